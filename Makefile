@@ -1,0 +1,110 @@
+# The targets are the steps of CI. `make demo` and `make test` are all that a newcomer needs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.ONESHELL:
+
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+OUT := $(CURDIR)/target/$(HOST)/release
+TOOLS := $(CURDIR)/target/tools
+SANDGLASS := $(OUT)/sandglass
+RUNNER := $(CURDIR)/target/runner/$(HOST)/release/sandglass-runner
+SUITE := $(OUT)/sandglass-conformance
+
+# Nothing is left outside of target/: the image, the cache of its inputs and the state of runs.
+export SANDGLASS_STORE ?= $(CURDIR)/target/sandglass/store
+export SANDGLASS_CACHE ?= $(CURDIR)/target/sandglass/cache
+export SANDGLASS_RUNNER ?= $(RUNNER)
+
+# Seconds that each fuzzer runs in `make fuzz`; the release checklist takes 600.
+FUZZ_SECONDS ?= 5
+FUZZERS := to_runner from_runner parsers report
+
+.PHONY: help
+help: ## what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | column -ts $$'\t'
+
+.PHONY: setup
+setup: ## install what the build needs (Debian packages, as root)
+	@missing=(); for package in build-essential python3-pip maven bubblewrap git; do \
+	  dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing+=($$package); done
+	if (( $${#missing[@]} )); then
+	  if (( EUID )); then echo "Install these Debian packages first: $${missing[*]}" >&2; exit 1; fi
+	  apt-get update -qq
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
+	fi
+
+.PHONY: build
+build: ## the `sandglass` binary and the runner, static, release
+	cargo build --locked --release -p sandglass -p sandglass-conformance
+	# A target directory and path names of its own: the runner's bytes, and so the image's digest, do not depend on where it was built.
+	CARGO_TARGET_DIR=target/runner CARGO_ENCODED_RUSTFLAGS="$$(printf '%s\x1f' -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo)--cap-lints=warn" \
+	  cargo build --locked --release -p sandglass-runner
+
+.PHONY: image
+image: setup build ## the sandbox image, from its lock
+	$(SANDGLASS) image build
+
+.PHONY: demo
+demo: image ## run real agent work in a real sandbox
+	@work=$$(mktemp -d)
+	trap 'rm -rf "$$work"' EXIT
+	echo; echo "── A Python script simulates a subscription business ──"
+	$(SANDGLASS) run --out "$$work" examples/subscriptions.py
+	echo; echo "── A Node script turns its table into JSON ──"
+	$(SANDGLASS) run --out "$$work" --input "$$work/customers.csv" examples/to_json.mjs
+	mkdir -p target/demo && cp "$$work"/* target/demo/
+	echo; echo "The artifacts are in target/demo/:"; ls -l target/demo
+
+.PHONY: check
+check: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## format, lints, licences, unused dependencies, docs
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(TOOLS)/bin/cargo-deny --offline check --hide-inclusion-graph bans licenses sources
+	$(TOOLS)/bin/cargo-machete
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
+
+.PHONY: test
+test: image check unit image-test conformance conformance-user fuzz ## everything that CI runs
+
+.PHONY: unit
+unit: ## unit and integration tests
+	cargo test --locked --workspace
+
+.PHONY: image-test
+image-test: image ## build the image twice and compare; look at what is in it
+	cargo test --locked --release -p sandglass-image -- --ignored --test-threads 1
+
+.PHONY: conformance
+conformance: image ## every hostile, outcome and work case, each control first
+	$(SUITE) --validate --sandglass $(SANDGLASS)
+	$(SUITE) --sandglass $(SANDGLASS) --junit target/conformance.xml
+
+.PHONY: conformance-user
+conformance-user: image ## the same suite as an ordinary user, with the waivers that this host forces
+	$(SUITE) --sandglass $(SANDGLASS) --user --junit target/conformance-user.xml
+
+.PHONY: fuzz
+fuzz: $(TOOLS)/bin/cargo-fuzz ## each decoder for FUZZ_SECONDS
+	cd run
+	for target in $(FUZZERS); do
+	  # libFuzzer's instrumentation is a compiler flag that the stable compiler hides behind this variable.
+	  RUSTC_BOOTSTRAP=1 RUSTFLAGS= $(TOOLS)/bin/cargo-fuzz run --target $(HOST) --sanitizer none $$target -- \
+	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1
+	done
+
+.PHONY: bench
+bench: image ## one table beside bwrap, runc and bare exec
+	cargo run --locked --release -p sandglass-conformance --bin sandglass-bench -- --sandglass $(SANDGLASS)
+
+.PHONY: doc
+doc: ## the crates' documentation
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+$(TOOLS)/bin/cargo-deny:
+	cargo install --locked --quiet --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny@0.20.2 --no-default-features
+$(TOOLS)/bin/cargo-machete:
+	cargo install --locked --quiet --root $(TOOLS) --target-dir $(TOOLS)/build cargo-machete@0.9.2
+$(TOOLS)/bin/cargo-fuzz:
+	cargo install --locked --quiet --root $(TOOLS) --target-dir $(TOOLS)/build cargo-fuzz@0.13.2
