@@ -1,0 +1,460 @@
+//! The control groups of one sandbox, v1 and v2.
+//!
+//! The container library's own manager joins every v1 hierarchy that is mounted and reads the mount table a dozen
+//! times for it; a sandbox needs three controllers. So the worker hides the hierarchies from the library and this
+//! module makes, joins, reads and removes them. Everything after [`Cgroup::create`] goes through directory
+//! descriptors, since by then the worker has left the host's mount tree.
+
+mod files;
+mod host;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+pub use host::{Controller, Hierarchies, Version};
+
+use files::{get, get_u64, open_dir, put, value_of};
+
+/// Directory that holds the cgroups of all runs; it goes away with the last of them.
+pub const PARENT: &str = "sandglass";
+
+/// The period over which a CPU limit is counted, in microseconds: the kernel's default.
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// How long to wait for the last process of a killed sandbox to be gone before its cgroup can be removed.
+const REMOVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a cgroup shall enforce. `None`: waived by the person, so that the controller is not touched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Bytes of memory, swap not added to it.
+    pub memory_bytes: Option<u64>,
+    /// CPUs, such as 0.5.
+    pub cpus: Option<f64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+}
+
+impl Wanted {
+    /// The controllers that are needed, each with the text of its limit files.
+    fn controllers(&self) -> impl Iterator<Item = Controller> {
+        [
+            self.memory_bytes.map(|_| Controller::Memory),
+            self.cpus.map(|_| Controller::Cpu),
+            self.pids.map(|_| Controller::Pids),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// What the kernel answers when its limit files are read back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InForce {
+    /// Bytes of memory.
+    pub memory_bytes: Option<u64>,
+    /// CPUs.
+    pub cpus: Option<f64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+}
+
+/// What a sandbox used, as the kernel counted it. Absent where the kernel or a waiver gives no figure.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Highest memory charge in bytes.
+    pub memory_peak_bytes: Option<u64>,
+    /// Most processes and threads at once.
+    pub processes_peak: Option<u64>,
+    /// Processes that the kernel killed for want of memory.
+    pub oom_kills: u64,
+}
+
+/// Why a cgroup could not be made: the controller, what was tried, what the kernel said.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+pub struct CgroupError {
+    /// Which limit this concerns.
+    pub controller: Controller,
+    what: String,
+    source: std::io::Error,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// Controllers of this directory: one on v1, all of them on v2.
+    controllers: Vec<Controller>,
+    version: Version,
+    parent: OwnedFd,
+    dir: OwnedFd,
+    name: String,
+    base: OwnedFd,
+    path: PathBuf,
+}
+
+/// The cgroups of one live sandbox.
+#[derive(Debug)]
+pub struct Cgroup {
+    groups: Vec<Group>,
+}
+
+impl Cgroup {
+    /// Paths that [`Cgroup::create`] is about to make, to be written down before it makes them.
+    pub fn plan(hosts: &Hierarchies, run_id: &str, wanted: &Wanted) -> Vec<PathBuf> {
+        hosts
+            .bases(wanted.controllers())
+            .into_iter()
+            .map(|(base, _, _)| base.join(PARENT).join(run_id))
+            .collect()
+    }
+
+    /// Makes the cgroups of a run and sets their limits.
+    ///
+    /// # Errors
+    /// A controller that the host does not have or that the caller may not use.
+    pub fn create(hosts: &Hierarchies, run_id: &str, wanted: &Wanted) -> Result<Self, CgroupError> {
+        for controller in wanted.controllers() {
+            if hosts.base(controller).is_none() {
+                return Err(CgroupError {
+                    controller,
+                    what: format!(
+                        "no cgroup hierarchy carries the controller `{}`",
+                        controller.name()
+                    ),
+                    source: std::io::ErrorKind::NotFound.into(),
+                });
+            }
+        }
+        let mut made = Self { groups: Vec::new() };
+        for (base, version, controllers) in hosts.bases(wanted.controllers()) {
+            let group = Group::create(&base, version, controllers, run_id)?;
+            made.groups.push(group);
+        }
+        match made.limit(wanted) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                let _ = made.remove();
+                Err(error)
+            }
+        }
+    }
+
+    fn limit(&self, wanted: &Wanted) -> Result<(), CgroupError> {
+        for group in &self.groups {
+            for controller in &group.controllers {
+                group.limit(*controller, wanted).map_err(|source| CgroupError {
+                    controller: *controller,
+                    what: format!("setting the limit in {}", group.path.display()),
+                    source,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a process into every cgroup of the sandbox; what it starts later is born there.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn attach(&self, pid: i32) -> std::io::Result<()> {
+        self.groups
+            .iter()
+            .try_for_each(|group| put(&group.dir, "cgroup.procs", &pid.to_string()))
+    }
+
+    /// Reads the limits back from the kernel.
+    pub fn in_force(&self) -> InForce {
+        let mut found = InForce::default();
+        for group in &self.groups {
+            let v2 = group.version == Version::V2;
+            for controller in &group.controllers {
+                match controller {
+                    Controller::Memory => {
+                        found.memory_bytes = get_u64(
+                            &group.dir,
+                            if v2 { "memory.max" } else { "memory.limit_in_bytes" },
+                        );
+                    }
+                    Controller::Pids => found.pids = get_u64(&group.dir, "pids.max"),
+                    Controller::Cpu => found.cpus = group.cpus_in_force(),
+                }
+            }
+        }
+        found
+    }
+
+    /// What the sandbox has used up to now.
+    pub fn counted(&self) -> Counted {
+        let mut counted = Counted::default();
+        for group in &self.groups {
+            let v2 = group.version == Version::V2;
+            for controller in &group.controllers {
+                match controller {
+                    Controller::Memory => {
+                        let (peak, events) = if v2 {
+                            ("memory.peak", "memory.events")
+                        } else {
+                            ("memory.max_usage_in_bytes", "memory.oom_control")
+                        };
+                        counted.memory_peak_bytes = get_u64(&group.dir, peak);
+                        counted.oom_kills = get(&group.dir, events)
+                            .ok()
+                            .and_then(|text| value_of(&text, "oom_kill"))
+                            .unwrap_or(0);
+                    }
+                    Controller::Pids => counted.processes_peak = get_u64(&group.dir, "pids.peak"),
+                    Controller::Cpu => {}
+                }
+            }
+        }
+        counted
+    }
+
+    /// Kills whatever is in the cgroups and removes them, and the parent directory with the last of its children.
+    ///
+    /// # Errors
+    /// The path of a cgroup that is still there after five seconds.
+    pub fn remove(&self) -> Result<(), String> {
+        let deadline = Instant::now() + REMOVE_WITHIN;
+        let mut left = Vec::new();
+        for group in &self.groups {
+            if !group.remove(deadline) {
+                left.push(group.path.display().to_string());
+            }
+        }
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(left.join(", "))
+        }
+    }
+
+    /// Opens the cgroups that a killed run left, to remove them. Paths that are gone are not an error.
+    pub fn left_by(paths: &[PathBuf]) -> Self {
+        Self {
+            groups: paths.iter().filter_map(|path| Group::open_left(path)).collect(),
+        }
+    }
+}
+
+impl Group {
+    fn create(
+        base: &Path,
+        version: Version,
+        controllers: Vec<Controller>,
+        run_id: &str,
+    ) -> Result<Self, CgroupError> {
+        let path = base.join(PARENT).join(run_id);
+        let first = controllers.first().copied().unwrap_or(Controller::Memory);
+        Self::make(base, version, &controllers, run_id)
+            .map(|(base, parent, dir)| Self {
+                controllers,
+                version,
+                parent,
+                dir,
+                base,
+                name: run_id.to_owned(),
+                path: path.clone(),
+            })
+            .map_err(|source| CgroupError {
+                controller: first,
+                what: format!("making the cgroup {}", path.display()),
+                source,
+            })
+    }
+
+    fn make(
+        base: &Path,
+        version: Version,
+        controllers: &[Controller],
+        run_id: &str,
+    ) -> std::io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
+        let base_dir = open_dir(rustix::fs::CWD, base)?;
+        // The parent goes away with its last child, so another run may take it away between our two calls.
+        for _ in 0..100 {
+            make_dir(&base_dir, PARENT)?;
+            let Ok(parent) = open_dir(&base_dir, Path::new(PARENT)) else {
+                continue;
+            };
+            if version == Version::V2 {
+                let enable = controllers
+                    .iter()
+                    .map(|c| format!("+{}", c.name()))
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                put(&base_dir, "cgroup.subtree_control", &enable)?;
+                match put(&parent, "cgroup.subtree_control", &enable) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                    other => other?,
+                }
+            }
+            match rustix::fs::mkdirat(&parent, run_id, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {
+                    let dir = open_dir(&parent, Path::new(run_id))?;
+                    return Ok((base_dir, parent, dir));
+                }
+                Err(rustix::io::Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(std::io::ErrorKind::ResourceBusy.into())
+    }
+
+    fn open_left(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let parent_path = path.parent()?;
+        Some(Self {
+            controllers: Vec::new(),
+            version: Version::V1,
+            base: open_dir(rustix::fs::CWD, parent_path.parent()?).ok()?,
+            parent: open_dir(rustix::fs::CWD, parent_path).ok()?,
+            dir: open_dir(rustix::fs::CWD, path).ok()?,
+            name,
+            path: path.to_owned(),
+        })
+    }
+
+    fn limit(&self, controller: Controller, wanted: &Wanted) -> std::io::Result<()> {
+        match (self.version, controller) {
+            (Version::V1, Controller::Memory) => {
+                let Some(bytes) = wanted.memory_bytes else {
+                    return Ok(());
+                };
+                put(&self.dir, "memory.limit_in_bytes", &bytes.to_string())?;
+                // Absent where the kernel does not account swap; then there is no swap to hide in, or swappiness rules.
+                put_if_there(&self.dir, "memory.memsw.limit_in_bytes", &bytes.to_string())?;
+                put_if_there(&self.dir, "memory.swappiness", "0")
+            }
+            (Version::V2, Controller::Memory) => {
+                let Some(bytes) = wanted.memory_bytes else {
+                    return Ok(());
+                };
+                put(&self.dir, "memory.max", &bytes.to_string())?;
+                put_if_there(&self.dir, "memory.swap.max", "0")
+            }
+            (Version::V1, Controller::Cpu) => {
+                let Some(cpus) = wanted.cpus else { return Ok(()) };
+                put(&self.dir, "cpu.cfs_period_us", &CPU_PERIOD_US.to_string())?;
+                put(&self.dir, "cpu.cfs_quota_us", &quota_us(cpus).to_string())
+            }
+            (Version::V2, Controller::Cpu) => {
+                let Some(cpus) = wanted.cpus else { return Ok(()) };
+                put(
+                    &self.dir,
+                    "cpu.max",
+                    &format!("{} {CPU_PERIOD_US}", quota_us(cpus)),
+                )
+            }
+            (_, Controller::Pids) => {
+                let Some(pids) = wanted.pids else { return Ok(()) };
+                put(&self.dir, "pids.max", &pids.to_string())
+            }
+        }
+    }
+
+    fn cpus_in_force(&self) -> Option<f64> {
+        let (quota, period) = match self.version {
+            Version::V1 => (
+                get_u64(&self.dir, "cpu.cfs_quota_us")?,
+                get_u64(&self.dir, "cpu.cfs_period_us")?,
+            ),
+            Version::V2 => {
+                let text = get(&self.dir, "cpu.max").ok()?;
+                let mut words = text.split_whitespace();
+                (words.next()?.parse().ok()?, words.next()?.parse().ok()?)
+            }
+        };
+        // Both are far below 2^52, so the quotient is exact enough for a comparison of limits.
+        #[allow(clippy::cast_precision_loss)]
+        (period > 0).then(|| quota as f64 / period as f64)
+    }
+
+    fn remove(&self, deadline: Instant) -> bool {
+        loop {
+            match rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => break,
+                Err(rustix::io::Errno::BUSY) if Instant::now() < deadline => {
+                    self.kill();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => return false,
+            }
+        }
+        // Fails while other runs live: theirs to take away.
+        let _ = rustix::fs::unlinkat(&self.base, PARENT, AtFlags::REMOVEDIR);
+        true
+    }
+
+    /// `cgroup.kill` where the kernel has it, else each process by its id; the caller loops.
+    fn kill(&self) {
+        if put(&self.dir, "cgroup.kill", "1").is_ok() {
+            return;
+        }
+        for pid in get(&self.dir, "cgroup.procs")
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|l| l.parse().ok())
+        {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+fn make_dir(at: &OwnedFd, name: &str) -> std::io::Result<()> {
+    match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn put_if_there(dir: &OwnedFd, name: &str, value: &str) -> std::io::Result<()> {
+    match rustix::fs::openat(dir, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => put(dir, name, value),
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// CPUs as microseconds of each period; the kernel's floor is one millisecond.
+fn quota_us(cpus: f64) -> u64 {
+    // Limits are validated to (0, number of CPUs], so the product fits.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let quota = (cpus * CPU_PERIOD_US as f64).round() as u64;
+    quota.max(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_limit_becomes_a_quota_of_the_period() {
+        assert_eq!(quota_us(0.5), 50_000);
+        assert_eq!(quota_us(2.0), 200_000);
+        assert_eq!(
+            quota_us(0.001),
+            1_000,
+            "the kernel refuses less than a millisecond"
+        );
+    }
+
+    #[test]
+    fn a_waived_limit_needs_no_controller() {
+        assert_eq!(Wanted::default().controllers().count(), 0);
+        let some = Wanted {
+            pids: Some(8),
+            ..Wanted::default()
+        };
+        assert_eq!(some.controllers().collect::<Vec<_>>(), [Controller::Pids]);
+    }
+}

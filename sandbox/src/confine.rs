@@ -1,0 +1,94 @@
+//! Landlock: the files that a script may touch, whatever else goes wrong with mounts and modes.
+//!
+//! Read and execute on the image, read and write on scratch, no TCP, and signals and abstract sockets kept
+//! inside. Needs the kernel's Landlock ABI 6 (Linux 6.12); rights of later ABIs are taken where the kernel has them.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope,
+};
+
+/// The oldest ABI that carries every right of the policy: scoped signals and abstract sockets came with 6.
+pub const LEAST_ABI: ABI = ABI::V6;
+
+/// Directories of the image that hold what programs are made of.
+const IMAGE: [&str; 8] = ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/var"];
+/// Scratch: everything a run may write.
+const SCRATCH: [&str; 4] = ["/work", "/out", "/tmp", "/dev/shm"];
+/// Device nodes that programs read and write.
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Why Landlock is not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum LandlockError {
+    /// The ruleset could not be made or enforced.
+    #[error(transparent)]
+    Ruleset(#[from] RulesetError),
+    /// A directory of the policy could not be opened.
+    #[error(transparent)]
+    Path(#[from] PathFdError),
+    /// The kernel has no Landlock, or it is not enabled at boot.
+    #[error("the kernel does not enforce Landlock ({0})")]
+    Absent(String),
+    /// The kernel enforced less than asked.
+    #[error("the kernel enforced only a part of the policy")]
+    Partial,
+}
+
+/// Confines the calling thread and everything it starts, and answers with the ABI in force.
+///
+/// # Errors
+/// Whatever keeps any right of [`LEAST_ABI`] from being enforced: there is no best effort.
+pub fn restrict_self() -> Result<u32, LandlockError> {
+    let read = AccessFs::from_read(LEAST_ABI);
+    let listing: BitFlags<AccessFs> = AccessFs::ReadDir.into();
+    let scratch = AccessFs::from_all(LEAST_ABI)
+        & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let device = AccessFs::ReadFile | AccessFs::WriteFile;
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(LEAST_ABI))?
+        .handle_access(AccessNet::from_all(LEAST_ABI))?
+        .scope(Scope::from_all(LEAST_ABI))?
+        .create()?
+        .add_rule(PathBeneath::new(PathFd::new("/")?, listing))?;
+    for (paths, access) in [
+        (IMAGE.as_slice(), read),
+        (["/proc"].as_slice(), AccessFs::ReadFile | AccessFs::ReadDir),
+        (SCRATCH.as_slice(), scratch),
+        (DEVICES.as_slice(), device),
+    ] {
+        for path in paths {
+            match PathFd::new(path) {
+                Ok(fd) => rules = rules.add_rule(PathBeneath::new(fd, access))?,
+                // An image need not have all of these; what is absent is not granted.
+                Err(_) if std::fs::symlink_metadata(path).is_err() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    in_force(&rules.restrict_self()?)
+}
+
+fn in_force(status: &RestrictionStatus) -> Result<u32, LandlockError> {
+    match (&status.ruleset, status.landlock) {
+        (
+            RulesetStatus::FullyEnforced,
+            LandlockStatus::Available {
+                effective_abi,
+                kernel_abi,
+            },
+        ) => Ok(kernel_abi
+            .and_then(|abi| u32::try_from(abi).ok())
+            .unwrap_or(effective_abi as u32)),
+        (_, LandlockStatus::Available { .. }) => Err(LandlockError::Partial),
+        (_, absent) => Err(LandlockError::Absent(format!("{absent:?}"))),
+    }
+}
