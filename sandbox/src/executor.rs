@@ -26,6 +26,8 @@ pub(crate) const ERROR: &str = "error ";
 pub(crate) struct Confinement {
     /// argv of PID 1.
     pub args: Vec<String>,
+    /// Cgroups to enter before anything else of the image runs.
+    pub entrances: Arc<Vec<OwnedFd>>,
     /// Apply Landlock; false only when waived.
     pub landlock: bool,
     /// Write end of a pipe: a line for each fact, then end of file when `execve` has taken place.
@@ -40,6 +42,7 @@ impl Confinement {
     }
 
     fn confine(&self) -> Result<(), String> {
+        crate::cgroup::enter(&self.entrances).map_err(|error| format!("entering the cgroup: {error}"))?;
         if self.landlock {
             let abi = confine::restrict_self().map_err(|error| format!("landlock: {error}"))?;
             self.report(&format!("{LANDLOCK}{abi}"));

@@ -132,7 +132,10 @@ impl Live {
         let (status, report) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| SandboxError::worker("making a pipe", error))?;
         let report = Arc::new(report);
+        let entrances =
+            cgroup.entrances().map_err(|error| SandboxError::worker("opening the cgroup", error))?;
         let confinement = Confinement {
+            entrances: Arc::new(entrances),
             args: request.args.clone(),
             landlock: !request.waives(Waiver::Landlock),
             status: report.clone(),
@@ -175,6 +178,9 @@ impl Live {
         phases.end("start");
         let mut observed = host.observe(pid.as_raw_nonzero().get()).map_err(kill)?;
         observed.landlock_abi = landlock_abi;
+        if !cgroup.holds(observed.pid) {
+            return Err(kill(SandboxError::worker("joining the cgroup", "PID 1 is not in it")));
+        }
         observed.limits = cgroup.in_force();
         observed.waived = request.waived.clone();
         phases.end("observe");

@@ -19,10 +19,14 @@ pub(super) fn open_dir(at: impl AsFd, path: &Path) -> std::io::Result<OwnedFd> {
     )?)
 }
 
+/// Opens a control file for writing.
+pub(super) fn open_to_write(dir: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 /// Writes a value in one write, as the kernel wants it.
 pub(super) fn put(dir: &OwnedFd, name: &str, value: &str) -> std::io::Result<()> {
-    let file = rustix::fs::openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    std::fs::File::from(file).write_all(value.as_bytes())
+    std::fs::File::from(open_to_write(dir, name)?).write_all(value.as_bytes())
 }
 
 /// Reads a control file.

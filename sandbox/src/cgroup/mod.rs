@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{Controller, Hierarchies, Version};
 
-use files::{get, get_u64, open_dir, put, value_of};
+use files::{get, get_u64, open_dir, open_to_write, put, value_of};
 
 /// Directory that holds the cgroups of all runs; it goes away with the last of them.
 pub const PARENT: &str = "sandglass";
@@ -156,14 +156,34 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Moves a process into every cgroup of the sandbox; what it starts later is born there.
+    /// The v1 files through which a single-threaded process enters by itself, with [`enter`].
+    ///
+    /// Moving another process takes a lock that waits for a grace period of the whole machine: 10 to 20 ms where
+    /// none was taken just before. A thread that moves itself through `tasks` does not
+    /// (`cgroup_procs_write_start` in the kernel).
+    ///
+    /// # Errors
+    /// A file cannot be opened.
+    pub fn entrances(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let v1 = self.groups.iter().filter(|group| group.version == Version::V1);
+        v1.map(|group| open_to_write(&group.dir, "tasks")).collect()
+    }
+
+    /// Moves a process into the unified cgroup, which has no such entrance; what it starts later is born there.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn attach(&self, pid: i32) -> std::io::Result<()> {
-        self.groups
-            .iter()
-            .try_for_each(|group| put(&group.dir, "cgroup.procs", &pid.to_string()))
+        let mut v2 = self.groups.iter().filter(|group| group.version == Version::V2);
+        v2.try_for_each(|group| put(&group.dir, "cgroup.procs", &pid.to_string()))
+    }
+
+    /// True when the kernel counts a process in every one of the cgroups.
+    pub fn holds(&self, pid: i32) -> bool {
+        let pid = pid.to_string();
+        self.groups.iter().all(|group| {
+            get(&group.dir, "cgroup.procs").is_ok_and(|procs| procs.lines().any(|line| line == pid))
+        })
     }
 
     /// Reads the limits back from the kernel.
@@ -404,6 +424,14 @@ impl Group {
             }
         }
     }
+}
+
+/// Moves the calling thread, the only one of its process, into the cgroups of [`Cgroup::entrances`].
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn enter(entrances: &[OwnedFd]) -> std::io::Result<()> {
+    entrances.iter().try_for_each(|entrance| rustix::io::write(entrance, b"0").map(drop).map_err(Into::into))
 }
 
 fn make_dir(at: &OwnedFd, name: &str) -> std::io::Result<()> {
