@@ -11,47 +11,55 @@ TOOLS := $(CURDIR)/target/tools
 SANDGLASS := $(OUT)/sandglass
 RUNNER := $(CURDIR)/target/runner/$(HOST)/release/sandglass-runner
 SUITE := $(OUT)/sandglass-conformance
+STAMP := $(CURDIR)/target/sandglass/image.stamp
 
 # Nothing is left outside of target/: the image, the cache of its inputs and the state of runs.
 export SANDGLASS_STORE ?= $(CURDIR)/target/sandglass/store
 export SANDGLASS_CACHE ?= $(CURDIR)/target/sandglass/cache
-export SANDGLASS_RUNNER ?= $(RUNNER)
 
 # Seconds that each fuzzer runs in `make fuzz`; the release checklist takes 600.
 FUZZ_SECONDS ?= 5
-FUZZERS := to_runner from_runner parsers report
+FUZZERS := to_runner from_runner quantities report
 
 .PHONY: help
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | column -ts $$'\t'
 
+# command=package: what the build calls, and the Debian package that has it.
+NEEDED := cc=build-essential c++=build-essential git=git pip3=python3-pip mvn=maven npm=npm unshare=util-linux
+
 .PHONY: setup
-setup: ## install what the build needs (Debian packages, as root)
-	@missing=(); for package in build-essential python3-pip maven bubblewrap git; do \
-	  dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing+=($$package); done
+setup: ## install what the build needs and is not here (Debian packages, as root)
+	@missing=()
+	for pair in $(NEEDED); do
+	  command -v "$${pair%%=*}" >/dev/null || missing+=("$${pair#*=}")
+	done
 	if (( $${#missing[@]} )); then
 	  if (( EUID )); then echo "Install these Debian packages first: $${missing[*]}" >&2; exit 1; fi
+	  echo "Installing $${missing[*]} …"
 	  apt-get update -qq
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
 	fi
 
 .PHONY: build
 build: ## the `sandglass` binary and the runner, static, release
-	cargo build --locked --release -p sandglass -p sandglass-conformance
+	@cargo build --locked --release -p sandglass -p sandglass-conformance
 	# A target directory and path names of its own: the runner's bytes, and so the image's digest, do not depend on where it was built.
 	CARGO_TARGET_DIR=target/runner CARGO_ENCODED_RUSTFLAGS="$$(printf '%s\x1f' -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo)--cap-lints=warn" \
 	  cargo build --locked --release -p sandglass-runner
 
 .PHONY: image
 image: setup build ## the sandbox image, from its lock
-	$(SANDGLASS) image build
+	@if [[ $(STAMP) -nt $(RUNNER) && $(STAMP) -nt $(SANDGLASS) ]] && $(SANDGLASS) image digest >/dev/null 2>&1; then exit 0; fi
+	$(SANDGLASS) image build --runner $(RUNNER)
+	touch $(STAMP)
 
 .PHONY: demo
 demo: image ## run real agent work in a real sandbox
 	@work=$$(mktemp -d)
 	trap 'rm -rf "$$work"' EXIT
 	echo; echo "── A Python script simulates a subscription business ──"
-	$(SANDGLASS) run --out "$$work" examples/subscriptions.py
+	$(SANDGLASS) run --cpus 1 --out "$$work" examples/subscriptions.py
 	echo; echo "── A Node script turns its table into JSON ──"
 	$(SANDGLASS) run --out "$$work" --input "$$work/customers.csv" examples/to_json.mjs
 	mkdir -p target/demo && cp "$$work"/* target/demo/

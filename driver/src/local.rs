@@ -292,13 +292,14 @@ impl Ending {
             ended,
             said,
         } = self;
-        let (ended, left) = match ended {
+        let (mut ended, error) = match ended {
             Ok(ended) => (ended, None),
-            Err(error) => {
-                tracing::error!(%error, "something of the run is left");
-                (Ended::default(), Some(error))
-            }
+            Err(error) => (Ended::default(), Some(error)),
         };
+        let left = error.or(ended.left.take().map(|what| SandboxError::Left { what }));
+        if let Some(error) = &left {
+            tracing::error!(%error, "something of the run is left");
+        }
         let outcome = decide(&Facts {
             stop: &stop,
             started: told.started,

@@ -18,7 +18,7 @@ pub struct Limits {
     pub cpus: f64,
     /// Size of each of `/work`, `/out` and `/tmp`, in bytes.
     pub scratch_bytes: u64,
-    /// Processes and threads, the runner included.
+    /// Processes and threads of the script; the runner is one more.
     pub pids: u32,
     /// Bytes kept of each output stream: the first and the last half.
     pub output_bytes: u64,

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use nix::libc;
+use nix::sys::signal::SigSet;
 
 use crate::environment::Invocation;
 
@@ -45,10 +46,13 @@ pub fn spawn(invocation: &Invocation, stdout: OwnedFd, stderr: OwnedFd) -> io::R
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
-    // SAFETY: the closure makes one system call and allocates nothing, so it may run in a forked child. (The
-    // standard library empties the signal mask before it.)
+    // SAFETY: the closure makes two system calls and allocates nothing, so it may run in a forked child.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+        command.pre_exec(|| {
+            // SIGCHLD is blocked here for the signalfd, and a mask is inherited.
+            SigSet::empty().thread_set_mask()?;
+            Ok(rustix::process::setsid().map(drop)?)
+        });
     }
     // Whoever reaps all children reaps this one: the handle has nothing to wait for.
     Ok(command.spawn()?.id())

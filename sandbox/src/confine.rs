@@ -1,7 +1,8 @@
 //! Landlock: the files that a script may touch, whatever else goes wrong with mounts and modes.
 //!
 //! Read and execute on the image, read and write on scratch, no TCP, and signals and abstract sockets kept
-//! inside. Needs the kernel's Landlock ABI 6 (Linux 6.12); rights of later ABIs are taken where the kernel has them.
+//! inside. Needs the kernel's Landlock ABI 6 (Linux 6.12); where the kernel has more (UDP and sockets by path came
+//! later), the policy covers that too.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
@@ -11,6 +12,9 @@ use landlock::{
 
 /// The oldest ABI that carries every right of the policy: scoped signals and abstract sockets came with 6.
 pub const LEAST_ABI: ABI = ABI::V6;
+
+/// The newest ABI whose rights are known here.
+const NEWEST_ABI: ABI = ABI::V10;
 
 /// Directories of the image that hold what programs are made of.
 const IMAGE: [&str; 8] = ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/var"];
@@ -49,7 +53,7 @@ pub enum LandlockError {
 pub fn restrict_self() -> Result<u32, LandlockError> {
     let read = AccessFs::from_read(LEAST_ABI);
     let listing: BitFlags<AccessFs> = AccessFs::ReadDir.into();
-    let scratch = AccessFs::from_all(LEAST_ABI)
+    let scratch = AccessFs::from_all(NEWEST_ABI)
         & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
     let mut rules = Ruleset::default()
@@ -57,6 +61,10 @@ pub fn restrict_self() -> Result<u32, LandlockError> {
         .handle_access(AccessFs::from_all(LEAST_ABI))?
         .handle_access(AccessNet::from_all(LEAST_ABI))?
         .scope(Scope::from_all(LEAST_ABI))?
+        // From here on more where there is more: what is required was just required.
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST_ABI))?
+        .handle_access(AccessNet::from_all(NEWEST_ABI))?
         .create()?
         .add_rule(PathBeneath::new(PathFd::new("/")?, listing))?;
     for (paths, access) in [
@@ -79,15 +87,12 @@ pub fn restrict_self() -> Result<u32, LandlockError> {
 
 fn in_force(status: &RestrictionStatus) -> Result<u32, LandlockError> {
     match (&status.ruleset, status.landlock) {
+        // Partly: without the rights that this kernel does not know yet. Those of the least ABI are in force, or an
+        // error came before.
         (
-            RulesetStatus::FullyEnforced,
-            LandlockStatus::Available {
-                effective_abi,
-                kernel_abi,
-            },
-        ) => Ok(kernel_abi
-            .and_then(|abi| u32::try_from(abi).ok())
-            .unwrap_or(effective_abi as u32)),
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+            LandlockStatus::Available { effective_abi, .. },
+        ) if effective_abi >= LEAST_ABI => Ok(effective_abi as u32),
         (_, LandlockStatus::Available { .. }) => Err(LandlockError::Partial),
         (_, absent) => Err(LandlockError::Absent(format!("{absent:?}"))),
     }

@@ -42,6 +42,11 @@ impl Confinement {
     }
 
     fn confine(&self) -> Result<(), String> {
+        // When the worker dies, however it dies, so does this process, and with it everything in the namespace. Set
+        // here and no sooner, since a change of identity clears it; a worker that died before is noticed right after,
+        // when the container library reports to it and finds the socket closed.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .map_err(|error| format!("parent-death signal: {error}"))?;
         crate::cgroup::enter(&self.entrances).map_err(|error| format!("entering the cgroup: {error}"))?;
         if self.landlock {
             let abi = confine::restrict_self().map_err(|error| format!("landlock: {error}"))?;
@@ -59,9 +64,6 @@ impl Confinement {
             .map_err(|error| error.to_string())?;
         let program = args.first().ok_or("no program to run")?;
         let env = [c"PATH=/usr/local/bin:/usr/bin:/bin".to_owned()];
-        // When the worker dies, however it dies, so does this process, and with it everything in the namespace.
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-            .map_err(|error| format!("parent-death signal: {error}"))?;
         sys::cloexec_from_three().map_err(|error| format!("closing descriptors: {error}"))?;
         crate::filters::install().map_err(|error| format!("seccomp: {error}"))?;
         // From here on the filters hold: nothing but execve, and on failure a write and an exit.

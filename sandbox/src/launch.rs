@@ -102,8 +102,10 @@ impl Sandbox {
         };
         Self::start(&request, record, ids)
             .inspect_err(|_| {
-                Cgroup::left_by(&cgroups).remove().unwrap_or_default();
-                let _ = registry.strike(&launch.run_id);
+                // A record that stays is one that a reaper looks at.
+                if Cgroup::left_by(&cgroups).remove().is_ok() {
+                    let _ = registry.strike(&launch.run_id);
+                }
             })
             .map(|(worker, replies, channel, stderr, observed)| Self {
                 run_id: launch.run_id.clone(),
@@ -189,7 +191,7 @@ impl Sandbox {
     /// Ends the sandbox if it has not ended, waits until everything of it is gone, and accounts for it.
     ///
     /// # Errors
-    /// What could not be taken away, by name, or a worker that did not do its part and had to be killed.
+    /// The record of the run could not be struck off. What else could not be taken away is named in [`Ended::left`].
     pub fn finish(mut self) -> Result<Ended, SandboxError> {
         self.end()
     }
@@ -208,23 +210,21 @@ impl Sandbox {
             let _ = self.worker.kill();
         }
         let _ = self.worker.wait();
-        let ended = match answer {
-            Ok(Reply::Ended(ended)) => ended,
-            Ok(Reply::Ready(_) | Reply::Failed(_)) | Err(_) => self.end_without_worker()?,
-        };
-        match ended.left {
-            Some(what) => Err(SandboxError::Left { what }),
-            None => Ok(ended),
+        match answer {
+            Ok(Reply::Ended(ended)) => Ok(ended),
+            Ok(Reply::Ready(_) | Reply::Failed(_)) | Err(_) => self.end_without_worker(),
         }
     }
 
     /// The worker was killed: account for what can be known, and clean up in its stead.
     fn end_without_worker(&self) -> Result<Ended, SandboxError> {
-        let cgroup = Cgroup::left_by(&self.cgroups);
-        cgroup.remove().map_err(|what| SandboxError::Left { what })?;
-        self.registry.strike(&self.run_id)?;
+        let left = Cgroup::left_by(&self.cgroups).remove().err();
+        if left.is_none() {
+            self.registry.strike(&self.run_id)?;
+        }
         Ok(Ended {
             signal: Some(rustix::process::Signal::KILL.as_raw()),
+            left,
             ..Ended::default()
         })
     }

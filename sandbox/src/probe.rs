@@ -141,19 +141,38 @@ fn cgroups(root: bool) -> Vec<Finding> {
         .map(|controller| {
             let name = controller.name();
             match hosts.base(controller) {
-                None => Finding::new(name, false, "no cgroup hierarchy carries it", "Mount or enable the controller."),
+                None => Finding::new(
+                    name,
+                    false,
+                    "no cgroup hierarchy that we may use carries it",
+                    &cgroup_mend(name, root),
+                ),
                 Some((base, version)) => {
-                    let writable = rustix::fs::access(base, rustix::fs::Access::WRITE_OK).is_ok();
-                    let mend = format!(
-                        "Run as root, or in a delegated scope (systemd-run --user --scope -p Delegate=yes …), or accept it with --waive {name}."
-                    );
-                    let found = format!("cgroup {version:?} at {}", base.display()).to_lowercase();
-                    let found = if writable { found } else { format!("{found}, not writable by this user") };
-                    Finding::new(name, writable, found, &mend)
+                    let obstacle = match rustix::fs::access(base, rustix::fs::Access::WRITE_OK) {
+                        Ok(()) => hosts.obstacle(controller),
+                        Err(_) => Some("not writable by this user".to_owned()),
+                    };
+                    let version = format!("{version:?}").to_lowercase();
+                    let found = format!("cgroup {version} at {}", base.display());
+                    let found = obstacle
+                        .iter()
+                        .fold(found, |found, obstacle| format!("{found}: {obstacle}"));
+                    Finding::new(name, obstacle.is_none(), found, &cgroup_mend(name, root))
                 }
             }
         })
         .collect()
+}
+
+fn cgroup_mend(name: &str, root: bool) -> String {
+    if root {
+        return format!(
+            "Mount the cgroup hierarchies and enable the controller, in a container by giving it a cgroup namespace and a writable hierarchy; or accept it with --waive {name}."
+        );
+    }
+    format!(
+        "Run as root; or, with systemd and cgroup v2, in a scope of your own (systemd-run --user --scope -p Delegate=yes sandglass …), for which `systemctl cat user@.service` must list {name} in Delegate=; or accept it with --waive {name}."
+    )
 }
 
 fn groups() -> Finding {

@@ -127,18 +127,24 @@ impl Registry {
     /// held by its driver's process or its worker.
     pub(crate) fn reap(&self) -> Result<Vec<String>, SandboxError> {
         let mut reaped = Vec::new();
+        let mut first_error = None;
         let failed = |error: rustix::io::Errno| SandboxError::state(&self.root.join("runs"), error);
         for entry in rustix::fs::Dir::read_from(&self.runs).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
-            if name.starts_with('.') || !self.reap_one(name)? {
+            if name.starts_with('.') {
                 continue;
             }
-            reaped.push(name.to_owned());
+            // One that is stuck does not keep the others.
+            match self.reap_one(name) {
+                Ok(true) => reaped.push(name.to_owned()),
+                Ok(false) => {}
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
         }
-        Ok(reaped)
+        first_error.map_or(Ok(reaped), Err)
     }
 
     fn reap_one(&self, name: &str) -> Result<bool, SandboxError> {

@@ -134,32 +134,41 @@ fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
 
 /// Files of `/proc` that tell about the host or reach into it: the OCI default list and what else a script has
 /// no use for. `/dev/tty` is here because the runtime always makes one, and a sandbox has no terminal.
-const MASKED_PATHS: [&str; 15] = [
+const MASKED_PATHS: [&str; 29] = [
     "/proc/acpi",
     "/proc/asound",
+    "/proc/bus",
+    "/proc/cmdline",
     "/proc/config.gz",
+    "/proc/crypto",
+    "/proc/devices",
+    "/proc/diskstats",
+    "/proc/fs",
     "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/irq",
     "/proc/kallsyms",
     "/proc/kcore",
+    "/proc/key-users",
     "/proc/keys",
     "/proc/latency_stats",
+    // The locks of the whole host, ours among them: a byte for each live run.
+    "/proc/locks",
+    "/proc/misc",
     "/proc/modules",
+    "/proc/partitions",
+    "/proc/pressure",
     "/proc/sched_debug",
     "/proc/scsi",
+    "/proc/swaps",
     "/proc/timer_list",
     "/proc/timer_stats",
-    "/proc/key-users",
     "/dev/tty",
 ];
 
 /// Parts of `/proc` that programs read and nobody inside may write.
-const READONLY_PATHS: [&str; 5] = [
-    "/proc/bus",
-    "/proc/fs",
-    "/proc/irq",
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-];
+const READONLY_PATHS: [&str; 2] = ["/proc/sys", "/proc/sysrq-trigger"];
 
 fn namespaces(identity: Identity) -> Result<Vec<LinuxNamespace>, oci_spec::OciSpecError> {
     use LinuxNamespaceType as T;

@@ -132,8 +132,9 @@ impl Live {
         let (status, report) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| SandboxError::worker("making a pipe", error))?;
         let report = Arc::new(report);
-        let entrances =
-            cgroup.entrances().map_err(|error| SandboxError::worker("opening the cgroup", error))?;
+        let entrances = cgroup
+            .entrances()
+            .map_err(|error| SandboxError::worker("opening the cgroup", error))?;
         let confinement = Confinement {
             entrances: Arc::new(entrances),
             args: request.args.clone(),
@@ -179,7 +180,10 @@ impl Live {
         let mut observed = host.observe(pid.as_raw_nonzero().get()).map_err(kill)?;
         observed.landlock_abi = landlock_abi;
         if !cgroup.holds(observed.pid) {
-            return Err(kill(SandboxError::worker("joining the cgroup", "PID 1 is not in it")));
+            return Err(kill(SandboxError::worker(
+                "joining the cgroup",
+                "PID 1 is not in it",
+            )));
         }
         observed.limits = cgroup.in_force();
         observed.waived = request.waived.clone();
@@ -193,16 +197,8 @@ impl Live {
             PollFd::new(&self.pidfd, PollFlags::IN),
             PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN | PollFlags::RDHUP),
         ];
-        loop {
-            match rustix::event::poll(&mut watched, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break,
-            }
-            // The driver never says anything more: whatever it does now means that the run is over.
-            if !watched[0].revents().is_empty() || !watched[1].revents().is_empty() {
-                break;
-            }
-        }
+        // The driver never says anything more: whatever happens on either, the run is over.
+        while rustix::event::poll(&mut watched, None) == Err(rustix::io::Errno::INTR) {}
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         let status = reap(self.pid);
         let counted = self.cgroup.counted();

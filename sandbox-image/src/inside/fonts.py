@@ -16,5 +16,8 @@ families = {font["name"] for font in cache["ttflist"]}
 missing = {"DejaVu Sans", "Droid Sans Fallback"} - families
 if missing:
     sys.exit(f"matplotlib does not see {missing}")
+# The fallback has one weight. Listed as bold too, it serves a bold title without a warning for each.
+regular = next(font for font in cache["ttflist"] if font["name"] == "Droid Sans Fallback")
+cache["ttflist"].append({**regular, "weight": 700})
 with open(os.path.join(target, name), "w", encoding="utf-8") as file:
     json.dump(cache, file, separators=(",", ":"))

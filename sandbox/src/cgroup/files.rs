@@ -21,7 +21,12 @@ pub(super) fn open_dir(at: impl AsFd, path: &Path) -> std::io::Result<OwnedFd> {
 
 /// Opens a control file for writing.
 pub(super) fn open_to_write(dir: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
-    Ok(rustix::fs::openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::openat(
+        dir,
+        name,
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 /// Writes a value in one write, as the kernel wants it.

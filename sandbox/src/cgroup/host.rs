@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::leaf::{LEAF, obstacle};
+
 /// A controller that a sandbox needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,6 +98,15 @@ impl Hierarchies {
         controllers.contains(&controller).then_some((path, Version::V2))
     }
 
+    /// What keeps the cgroups for a controller from being made although the caller may write there: on v2, processes
+    /// of others in the caller's own cgroup.
+    pub fn obstacle(&self, controller: Controller) -> Option<String> {
+        match self.base(controller)? {
+            (path, Version::V2) => obstacle(path),
+            (_, Version::V1) => None,
+        }
+    }
+
     /// Directories for a set of controllers, each once with what it carries.
     pub(super) fn bases(
         &self,
@@ -140,7 +151,13 @@ fn below(root: &Path, own: &str) -> PathBuf {
         .lines()
         .find_map(|line| line.strip_prefix("0::/"))
         .unwrap_or("");
-    root.join(path)
+    // Where an earlier run moved us, or the person put us, into the leaf, the cgroup around it is the one to use.
+    let path = Path::new(path);
+    root.join(if path.ends_with(LEAF) {
+        path.parent().unwrap_or(path)
+    } else {
+        path
+    })
 }
 
 fn listed(text: &str) -> Vec<Controller> {
@@ -196,5 +213,22 @@ mod tests {
             base,
             Path::new("/sys/fs/cgroup/user.slice/user-1000.slice/x.scope")
         );
+    }
+
+    #[test]
+    fn a_driver_in_its_leaf_makes_cgroups_beside_the_leaf() {
+        for (own, base) in [
+            (
+                "0::/u.slice/x.scope/sandglass-driver\n",
+                "/sys/fs/cgroup/u.slice/x.scope",
+            ),
+            (
+                "0::/u.slice/not-sandglass-driver\n",
+                "/sys/fs/cgroup/u.slice/not-sandglass-driver",
+            ),
+        ] {
+            let found = Hierarchies::parse(UNIFIED, own, false).unified.expect("mounted");
+            assert_eq!(found.0, Path::new(base));
+        }
     }
 }

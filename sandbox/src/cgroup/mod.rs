@@ -7,6 +7,7 @@
 
 mod files;
 mod host;
+mod leaf;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -131,16 +132,20 @@ impl Cgroup {
         }
         let mut made = Self { groups: Vec::new() };
         for (base, version, controllers) in hosts.bases(wanted.controllers()) {
-            let group = Group::create(&base, version, controllers, run_id)?;
-            made.groups.push(group);
+            match Group::create(&base, version, controllers, run_id) {
+                Ok(group) => made.groups.push(group),
+                Err(error) => return Err(made.undo(error)),
+            }
         }
         match made.limit(wanted) {
             Ok(()) => Ok(made),
-            Err(error) => {
-                let _ = made.remove();
-                Err(error)
-            }
+            Err(error) => Err(made.undo(error)),
         }
+    }
+
+    fn undo(&self, error: CgroupError) -> CgroupError {
+        let _ = self.remove();
+        error
     }
 
     fn limit(&self, wanted: &Wanted) -> Result<(), CgroupError> {
@@ -280,10 +285,15 @@ impl Group {
                 name: run_id.to_owned(),
                 path: path.clone(),
             })
-            .map_err(|source| CgroupError {
-                controller: first,
-                what: format!("making the cgroup {}", path.display()),
-                source,
+            .map_err(|source| {
+                // Fails while other runs live, and where it was never made.
+                let _ = open_dir(rustix::fs::CWD, base)
+                    .map(|base| rustix::fs::unlinkat(&base, PARENT, AtFlags::REMOVEDIR));
+                CgroupError {
+                    controller: first,
+                    what: format!("making the cgroup {}", path.display()),
+                    source,
+                }
             })
     }
 
@@ -306,9 +316,14 @@ impl Group {
                     .map(|c| format!("+{}", c.name()))
                     .collect::<Vec<_>>()
                     .join(" ");
-                put(&base_dir, "cgroup.subtree_control", &enable)?;
+                leaf::make_room(&base_dir)?;
+                match put(&base_dir, "cgroup.subtree_control", &enable) {
+                    // One of our own processes was born there in between.
+                    Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => continue,
+                    other => other?,
+                }
                 match put(&parent, "cgroup.subtree_control", &enable) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                    Err(error) if is_gone(&error) => continue,
                     other => other?,
                 }
             }
@@ -317,7 +332,7 @@ impl Group {
                     let dir = open_dir(&parent, Path::new(run_id))?;
                     return Ok((base_dir, parent, dir));
                 }
-                Err(rustix::io::Errno::NOENT) => {}
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -431,7 +446,15 @@ impl Group {
 /// # Errors
 /// The kernel's refusal.
 pub fn enter(entrances: &[OwnedFd]) -> std::io::Result<()> {
-    entrances.iter().try_for_each(|entrance| rustix::io::write(entrance, b"0").map(drop).map_err(Into::into))
+    entrances
+        .iter()
+        .try_for_each(|entrance| rustix::io::write(entrance, b"0").map(drop).map_err(Into::into))
+}
+
+/// The directory was removed before its control file was opened (ENOENT) or written (ENODEV).
+fn is_gone(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(error).is_some_and(|errno| errno == Errno::NOENT || errno == Errno::NODEV)
 }
 
 fn make_dir(at: &OwnedFd, name: &str) -> std::io::Result<()> {
