@@ -20,8 +20,8 @@ use crate::spec::Identity;
 
 /// Longest message of either side, in bytes.
 const LONGEST: usize = 64 << 10;
-/// Descriptors that come with the request: stdin, stdout and stderr of PID 1, the run's file, the file of ids.
-const DESCRIPTORS: usize = 5;
+/// Descriptors that come with the request: stdin, stdout and stderr of PID 1, the file of ids.
+const DESCRIPTORS: usize = 4;
 
 /// What the worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,8 +49,6 @@ pub(crate) struct Descriptors {
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
-    /// The run's file: its lock is held as long as one of the two processes lives.
-    pub record: OwnedFd,
     /// The file whose byte lock holds the run's range of ids; `/dev/null` for an ordinary user.
     pub ids: OwnedFd,
 }
@@ -165,7 +163,6 @@ pub(crate) fn receive_request(socket: &UnixStream) -> std::io::Result<(Request, 
         stdin: next()?,
         stdout: next()?,
         stderr: next()?,
-        record: next()?,
         ids: next()?,
     };
     let request = serde_json::from_slice(&body[..got.bytes]).map_err(std::io::Error::other)?;
@@ -246,7 +243,7 @@ mod tests {
         assert!(got.waives(Waiver::Memory) && !got.waives(Waiver::Pids));
         let ino = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
         assert_eq!(ino(descriptors.stdin.as_fd()), ino(files[0].as_fd()));
-        assert_eq!(ino(descriptors.ids.as_fd()), ino(files[4].as_fd()));
+        assert_eq!(ino(descriptors.ids.as_fd()), ino(files[3].as_fd()));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) const ERROR: &str = "error ";
 pub(crate) struct Confinement {
     /// argv of PID 1.
     pub args: Vec<String>,
+    /// The worker, to see whether it is still there.
+    pub worker: Arc<OwnedFd>,
     /// Cgroups to enter before anything else of the image runs.
     pub entrances: Arc<Vec<OwnedFd>>,
     /// Apply Landlock; false only when waived.
@@ -43,10 +45,24 @@ impl Confinement {
 
     fn confine(&self) -> Result<(), String> {
         // When the worker dies, however it dies, so does this process, and with it everything in the namespace. Set
-        // here and no sooner, since a change of identity clears it; a worker that died before is noticed right after,
-        // when the container library reports to it and finds the socket closed.
+        // here and no sooner, since a change of identity clears it; whether the worker died before is asked after.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
             .map_err(|error| format!("parent-death signal: {error}"))?;
+        let mut worker = [rustix::event::PollFd::new(
+            &*self.worker,
+            rustix::event::PollFlags::IN,
+        )];
+        let gone = rustix::event::poll(
+            &mut worker,
+            Some(&rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .map_err(|error| format!("looking for the worker: {error}"))?;
+        if gone > 0 {
+            return Err("the worker is gone".to_owned());
+        }
         crate::cgroup::enter(&self.entrances).map_err(|error| format!("entering the cgroup: {error}"))?;
         if self.landlock {
             let abi = confine::restrict_self().map_err(|error| format!("landlock: {error}"))?;

@@ -62,6 +62,8 @@ impl Launch {
 pub struct Sandbox {
     run_id: String,
     registry: Registry,
+    /// Held for its lock, here only: a run whose driver is gone is over, whoever takes it away.
+    _record: OwnedFd,
     cgroups: Vec<PathBuf>,
     worker: Child,
     replies: Replies,
@@ -100,7 +102,7 @@ impl Sandbox {
             cgroup: wanted,
             waived: launch.waived.clone(),
         };
-        Self::start(&request, record, ids)
+        Self::start(&request, ids)
             .inspect_err(|_| {
                 // A record that stays is one that a reaper looks at.
                 if Cgroup::left_by(&cgroups).remove().is_ok() {
@@ -110,6 +112,7 @@ impl Sandbox {
             .map(|(worker, replies, channel, stderr, observed)| Self {
                 run_id: launch.run_id.clone(),
                 registry,
+                _record: record,
                 cgroups,
                 worker,
                 replies,
@@ -123,7 +126,6 @@ impl Sandbox {
     #[allow(clippy::type_complexity)]
     fn start(
         request: &Request,
-        record: OwnedFd,
         ids: OwnedFd,
     ) -> Result<(Child, Replies, (OwnedFd, OwnedFd), OwnedFd, HostObserved), SandboxError> {
         let failed = |doing: &'static str| move |error: std::io::Error| SandboxError::worker(doing, error);
@@ -135,13 +137,7 @@ impl Sandbox {
         let (from_runner, stdout) = pipe()?;
         let (diagnostics, stderr) = pipe()?;
         let mut worker = spawn(theirs, &stderr).map_err(failed("starting"))?;
-        let fds = [
-            stdin.as_fd(),
-            stdout.as_fd(),
-            stderr.as_fd(),
-            record.as_fd(),
-            ids.as_fd(),
-        ];
+        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), ids.as_fd()];
         let mut replies = Replies::new(ours);
         let answer = control::send_request(replies.socket(), request, &fds).and_then(|()| replies.next());
         // The container holds its own copies; with ours open, its end would never be seen.

@@ -141,12 +141,7 @@ fn cgroups(root: bool) -> Vec<Finding> {
         .map(|controller| {
             let name = controller.name();
             match hosts.base(controller) {
-                None => Finding::new(
-                    name,
-                    false,
-                    "no cgroup hierarchy that we may use carries it",
-                    &cgroup_mend(name, root),
-                ),
+                None => Finding::new(name, false, hosts.not_found_in(), &cgroup_mend(name, root)),
                 Some((base, version)) => {
                     let obstacle = match rustix::fs::access(base, rustix::fs::Access::WRITE_OK) {
                         Ok(()) => hosts.obstacle(controller),
@@ -167,7 +162,7 @@ fn cgroups(root: bool) -> Vec<Finding> {
 fn cgroup_mend(name: &str, root: bool) -> String {
     if root {
         return format!(
-            "Mount the cgroup hierarchies and enable the controller, in a container by giving it a cgroup namespace and a writable hierarchy; or accept it with --waive {name}."
+            "Mount the cgroup hierarchies and enable the controller; in a container, give it a cgroup namespace and a writable hierarchy, and move other processes out of its root cgroup into one below; or accept it with --waive {name}."
         );
     }
     format!(

@@ -94,7 +94,13 @@ impl Registry {
         }
     }
 
-    /// Strikes a run off. Only its holder may: the caller has the locked file.
+    /// The identity of a run's record, for a worker to strike off its own and no later one of the same name.
+    pub(crate) fn identity(&self, run_id: &str) -> Option<(u64, u64)> {
+        let found = rustix::fs::statat(&self.runs, run_id, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((found.st_dev, found.st_ino))
+    }
+
+    /// Strikes a run off. Only who knows that it is the run's own record may.
     pub(crate) fn strike(&self, run_id: &str) -> Result<(), SandboxError> {
         match rustix::fs::unlinkat(&self.runs, run_id, AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),

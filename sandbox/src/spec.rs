@@ -172,7 +172,8 @@ const READONLY_PATHS: [&str; 2] = ["/proc/sys", "/proc/sysrq-trigger"];
 
 fn namespaces(identity: Identity) -> Result<Vec<LinuxNamespace>, oci_spec::OciSpecError> {
     use LinuxNamespaceType as T;
-    let mut types = vec![T::Pid, T::Mount, T::Ipc, T::Uts, T::Network, T::Cgroup];
+    // The cgroup namespace is inherited from the worker, which made it where it has the right root.
+    let mut types = vec![T::Pid, T::Mount, T::Ipc, T::Uts, T::Network];
     if matches!(identity, Identity::Range { .. }) {
         types.insert(0, T::User);
     }
@@ -322,13 +323,10 @@ mod tests {
             assert!(namespaces.iter().all(|namespace| namespace.path().is_none()));
             namespaces.iter().map(LinuxNamespace::typ).collect::<Vec<_>>()
         };
-        assert_eq!(
-            of(Identity::Own),
-            [T::Pid, T::Mount, T::Ipc, T::Uts, T::Network, T::Cgroup]
-        );
+        assert_eq!(of(Identity::Own), [T::Pid, T::Mount, T::Ipc, T::Uts, T::Network]);
         assert_eq!(
             of(Identity::Range { base: 1 << 30 }),
-            [T::User, T::Pid, T::Mount, T::Ipc, T::Uts, T::Network, T::Cgroup]
+            [T::User, T::Pid, T::Mount, T::Ipc, T::Uts, T::Network]
         );
     }
 

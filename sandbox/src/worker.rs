@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use sandglass_run::Waiver;
 
-use crate::cgroup::{Cgroup, CgroupError, Controller, Hierarchies};
+use crate::cgroup::{Cgroup, CgroupError, Controller, Hierarchies, View};
 use crate::control::{self, Descriptors, Ended, HostObserved, Reply, Request};
 use crate::error::{Layer, SandboxError};
 use crate::executor::{Confinement, ERROR, LANDLOCK};
@@ -74,9 +74,9 @@ struct Live {
     cgroup: Cgroup,
     registry: Registry,
     run_id: String,
+    record: Option<(u64, u64)>,
     observed: HostObserved,
-    /// Held for their locks.
-    _record: OwnedFd,
+    /// Held for its lock.
     _ids: OwnedFd,
 }
 
@@ -88,9 +88,17 @@ impl Live {
         let registry = Registry::open(&request.state_root)?;
         let cgroup = make_cgroup(request)?;
         phases.end("cgroup");
-        let made = Self::make_container(request, descriptors, &cgroup, &host, &mut phases);
+        let record = registry.identity(&request.run_id);
+        let view = cgroup
+            .view()
+            .map_err(|error| SandboxError::worker("opening the cgroup", error))?;
+        let made = Self::make_container(request, descriptors, (&cgroup, &view), &host, &mut phases);
+        // Before anything that sits in the cgroup is killed.
+        view.go_home()
+            .map_err(|error| SandboxError::worker("leaving the cgroup", error))?;
+        drop(view);
         match made {
-            Ok((pid, pidfd, mut observed, record, ids)) => {
+            Ok((pid, pidfd, mut observed, ids)) => {
                 observed.phases = phases.done;
                 let run_id = request.run_id.clone();
                 Ok(Self {
@@ -99,8 +107,8 @@ impl Live {
                     cgroup,
                     registry,
                     run_id,
+                    record,
                     observed,
-                    _record: record,
                     _ids: ids,
                 })
             }
@@ -115,27 +123,31 @@ impl Live {
     fn make_container(
         request: &Request,
         descriptors: Descriptors,
-        cgroup: &Cgroup,
+        (cgroup, view): (&Cgroup, &View),
         host: &observe::HostFacts,
         phases: &mut Phases,
-    ) -> Result<(Pid, OwnedFd, HostObserved, OwnedFd, OwnedFd), SandboxError> {
+    ) -> Result<(Pid, OwnedFd, HostObserved, OwnedFd), SandboxError> {
         let Descriptors {
             stdin,
             stdout,
             stderr,
-            record,
             ids,
         } = descriptors;
         world::enter(&request.rootfs, request.identity)?;
+        view.unshare()
+            .map_err(|error| SandboxError::worker("making the cgroup namespace", error))?;
         phases.end("world");
         write_bundle(request)?;
         let (status, report) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| SandboxError::worker("making a pipe", error))?;
         let report = Arc::new(report);
+        let worker = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+            .map_err(|error| SandboxError::worker("opening itself", error))?;
         let entrances = cgroup
             .entrances()
             .map_err(|error| SandboxError::worker("opening the cgroup", error))?;
         let confinement = Confinement {
+            worker: Arc::new(worker),
             entrances: Arc::new(entrances),
             args: request.args.clone(),
             landlock: !request.waives(Waiver::Landlock),
@@ -188,7 +200,7 @@ impl Live {
         observed.limits = cgroup.in_force();
         observed.waived = request.waived.clone();
         phases.end("observe");
-        Ok((pid, pidfd, observed, record, ids))
+        Ok((pid, pidfd, observed, ids))
     }
 
     /// Waits for PID 1, or ends it when the driver hangs up, and takes everything away.
@@ -204,11 +216,12 @@ impl Live {
         let counted = self.cgroup.counted();
         // Struck off by the one that cleaned up: a record that stays is one that a reaper shall look at.
         let left = match self.cgroup.remove() {
-            Ok(()) => self
+            Ok(()) if self.record == self.registry.identity(&self.run_id) => self
                 .registry
                 .strike(&self.run_id)
                 .err()
                 .map(|error| error.to_string()),
+            Ok(()) => None,
             left => left.err(),
         };
         Ended {

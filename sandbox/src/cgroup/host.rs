@@ -98,6 +98,17 @@ impl Hierarchies {
         controllers.contains(&controller).then_some((path, Version::V2))
     }
 
+    /// Where a controller was looked for that [`Hierarchies::base`] does not know.
+    pub fn not_found_in(&self) -> String {
+        match &self.unified {
+            Some((path, _)) => format!(
+                "the cgroup {} is not given it, and no v1 hierarchy carries it",
+                path.display()
+            ),
+            None => "no cgroup hierarchy carries it".to_owned(),
+        }
+    }
+
     /// What keeps the cgroups for a controller from being made although the caller may write there: on v2, processes
     /// of others in the caller's own cgroup.
     pub fn obstacle(&self, controller: Controller) -> Option<String> {

@@ -8,6 +8,7 @@
 mod files;
 mod host;
 mod leaf;
+mod view;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 pub use host::{Controller, Hierarchies, Version};
+pub use view::View;
 
 use files::{get, get_u64, open_dir, open_to_write, put, value_of};
 
@@ -122,11 +124,8 @@ impl Cgroup {
             if hosts.base(controller).is_none() {
                 return Err(CgroupError {
                     controller,
-                    what: format!(
-                        "no cgroup hierarchy carries the controller `{}`",
-                        controller.name()
-                    ),
-                    source: std::io::ErrorKind::NotFound.into(),
+                    what: format!("the controller `{}`", controller.name()),
+                    source: std::io::Error::new(std::io::ErrorKind::NotFound, hosts.not_found_in()),
                 });
             }
         }
@@ -441,7 +440,7 @@ impl Group {
     }
 }
 
-/// Moves the calling thread, the only one of its process, into the cgroups of [`Cgroup::entrances`].
+/// Moves the calling thread, the only one of its process, through files such as [`Cgroup::entrances`] gives.
 ///
 /// # Errors
 /// The kernel's refusal.
