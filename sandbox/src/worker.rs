@@ -133,7 +133,8 @@ impl Live {
             stderr,
             ids,
         } = descriptors;
-        world::enter(&request.rootfs, request.identity)?;
+        let program = request.args.first().map_or("", String::as_str);
+        world::enter(&request.rootfs, program, request.identity)?;
         view.unshare()
             .map_err(|error| SandboxError::worker("making the cgroup namespace", error))?;
         phases.end("world");

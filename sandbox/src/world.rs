@@ -24,8 +24,8 @@ pub(crate) const STATE: &str = "/state";
 /// Bytes of the tmpfs: the bundle's and the library's JSON files.
 const SIZE: &str = "1048576";
 
-/// Leaves the host's mount tree, and for an ordinary user its user namespace.
-pub(crate) fn enter(rootfs: &Path, identity: Identity) -> Result<(), SandboxError> {
+/// Leaves the host's mount tree, and for an ordinary user its user namespace. `program` is what shall run in the image.
+pub(crate) fn enter(rootfs: &Path, program: &str, identity: Identity) -> Result<(), SandboxError> {
     if identity == Identity::Own {
         own_user_namespace()?;
     }
@@ -82,8 +82,31 @@ pub(crate) fn enter(rootfs: &Path, identity: Identity) -> Result<(), SandboxErro
             format!("remounting the image: {error}"),
             MOUNT_HINT,
         )
-    })
+    })?;
+    looks_like_an_image(rootfs, program)
 }
+
+/// A root without these could not be entered; said here, it names the image and not a step of the container library.
+fn looks_like_an_image(rootfs: &Path, program: &str) -> Result<(), SandboxError> {
+    let inside = |path: &str| Path::new(ROOTFS).join(path.trim_start_matches('/'));
+    let missing = MOUNT_POINTS
+        .into_iter()
+        .find(|path| !std::fs::symlink_metadata(inside(path)).is_ok_and(|found| found.is_dir()))
+        .or_else(|| {
+            std::fs::symlink_metadata(inside(program))
+                .is_err()
+                .then_some(program)
+        });
+    let Some(missing) = missing else { return Ok(()) };
+    Err(SandboxError::layer(
+        Layer::Image,
+        format!("the image at {} has no {missing}", rootfs.display()),
+        "Look at it with `sandglass image verify`, then build it anew with `sandglass image build`.",
+    ))
+}
+
+/// Directories that an image must have, to mount on.
+const MOUNT_POINTS: [&str; 5] = ["/proc", "/dev", "/work", "/out", "/tmp"];
 
 const MOUNT_HINT: &str = "Sandglass needs to make mount namespaces: run it as root, or as a user who may make user namespaces, and not inside a container whose own seccomp or AppArmor profile forbids mount.";
 const USERNS_HINT: &str = "Allow user namespaces: sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 where it exists, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for sandglass; or run sandglass as root.";
