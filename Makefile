@@ -72,6 +72,7 @@ demo: image ## run real agent work in a real sandbox
 check: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## format, lints, licences, unused dependencies, docs
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo fetch --locked --quiet
 	$(TOOLS)/bin/cargo-deny --offline check --hide-inclusion-graph bans licenses sources
 	$(TOOLS)/bin/cargo-machete
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet

@@ -71,14 +71,14 @@ impl Oci {
             .arg("--pid-file")
             .arg(&pid_file)
             .arg(id)
-            .into_timed();
+            .run_timed();
         if create.is_err() {
             // Half a container leaves a cgroup behind.
-            let _ = self.command().args(["delete", "--force", id]).into_timed();
+            let _ = self.command().args(["delete", "--force", id]).run_timed();
         }
         create?;
         let ended = self.start_and_wait(&pid_file, id);
-        let deleted = self.command().args(["delete", "--force", id]).into_timed();
+        let deleted = self.command().args(["delete", "--force", id]).run_timed();
         let took = begin.elapsed();
         ended?;
         deleted?;
@@ -94,7 +94,7 @@ impl Oci {
             .ok_or_else(|| BenchError::Setup("The runtime wrote no process id.".into()))?;
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
             .map_err(BenchError::doing("Looking at the container"))?;
-        let started = self.command().args(["start", id]).into_timed();
+        let started = self.command().args(["start", id]).run_timed();
         if started.is_err() || !poll_exit(&pidfd, PATIENCE) {
             let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
         }
@@ -110,11 +110,11 @@ impl Oci {
 
 /// A builder's last step, so that a chain can be timed.
 trait IntoTimed {
-    fn into_timed(&mut self) -> Result<Duration>;
+    fn run_timed(&mut self) -> Result<Duration>;
 }
 
 impl IntoTimed for Command {
-    fn into_timed(&mut self) -> Result<Duration> {
+    fn run_timed(&mut self) -> Result<Duration> {
         timed(self)
     }
 }
