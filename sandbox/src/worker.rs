@@ -93,10 +93,6 @@ impl Live {
             .view()
             .map_err(|error| SandboxError::worker("opening the cgroup", error))?;
         let made = Self::make_container(request, descriptors, (&cgroup, &view), &host, &mut phases);
-        // Before anything that sits in the cgroup is killed.
-        view.go_home()
-            .map_err(|error| SandboxError::worker("leaving the cgroup", error))?;
-        drop(view);
         match made {
             Ok((pid, pidfd, mut observed, ids)) => {
                 observed.phases = phases.done;
@@ -113,7 +109,10 @@ impl Live {
                 })
             }
             Err(error) => {
-                let _ = cgroup.remove();
+                // Out of it first: whatever sits in the cgroup is killed. What stays is the driver's to take away.
+                if view.go_home().is_ok() {
+                    let _ = cgroup.remove();
+                }
                 Err(error)
             }
         }
@@ -173,6 +172,8 @@ impl Live {
             .build()
             .map_err(failed("created"))?;
         drop(report);
+        view.go_home()
+            .map_err(|error| SandboxError::worker("leaving the cgroup", error))?;
         phases.end("create");
         let pid = container
             .pid()
@@ -187,6 +188,9 @@ impl Live {
         cgroup
             .attach(pid.as_raw_nonzero().get())
             .map_err(|error| kill(SandboxError::worker("joining the cgroup", error)))?;
+        cgroup
+            .limit_cpu(&request.cgroup)
+            .map_err(|error| kill(cgroup_layer(&error, request)))?;
         container.start().map_err(failed("started")).map_err(kill)?;
         let landlock_abi = read_status(status).map_err(kill)?;
         phases.end("start");
@@ -281,11 +285,11 @@ fn make_cgroup(request: &Request) -> Result<Cgroup, SandboxError> {
     let privileged = request.identity != Identity::Own;
     let hosts =
         Hierarchies::detect(privileged).map_err(|error| SandboxError::worker("reading /proc", error))?;
-    Cgroup::create(&hosts, &request.run_id, &request.cgroup)
-        .map_err(|error| cgroup_layer(&error, &request.cgroup))
+    Cgroup::create(&hosts, &request.run_id, &request.cgroup).map_err(|error| cgroup_layer(&error, request))
 }
 
-fn cgroup_layer(error: &CgroupError, wanted: &crate::cgroup::Wanted) -> SandboxError {
+fn cgroup_layer(error: &CgroupError, request: &Request) -> SandboxError {
+    let wanted = &request.cgroup;
     let layer = match error.controller {
         Controller::Memory => Layer::Memory,
         Controller::Cpu => Layer::Cpu,
@@ -299,10 +303,13 @@ fn cgroup_layer(error: &CgroupError, wanted: &crate::cgroup::Wanted) -> SandboxE
     .into_iter()
     .flatten()
     .collect();
-    let hint = format!(
-        "Run as root; or, with systemd and cgroup v2, in a scope of your own: `systemd-run --user --scope -p Delegate=yes sandglass run …`; or go without by `--waive {}`.",
-        wanted.join(",")
-    );
+    let way = match request.identity {
+        Identity::Own => {
+            "Run as root; or, with systemd and cgroup v2, in a scope of your own: `systemd-run --user --scope -p Delegate=yes sandglass run …`"
+        }
+        Identity::Range { .. } => "Mount the cgroup hierarchy writable, with this controller",
+    };
+    let hint = format!("{way}; or go without by `--waive {}`.", wanted.join(","));
     SandboxError::layer(layer, error, &hint)
 }
 
@@ -312,8 +319,9 @@ fn write_bundle(request: &Request) -> Result<(), SandboxError> {
         args: request.args.clone(),
         identity: request.identity,
         scratch_bytes: request.scratch_bytes,
-        // PID 1 counts too, and the limit is the script's.
-        pids: request.pids + 1,
+        // PID 1 counts too, and for an ordinary user the worker, which is in the same user namespace; the limit is the
+        // script's.
+        pids: request.pids + 1 + u32::from(request.identity == Identity::Own),
     })?;
     let path = std::path::Path::new(world::BUNDLE).join("config.json");
     let failed = |error: std::io::Error| SandboxError::worker("writing the bundle", error);
@@ -383,7 +391,18 @@ mod tests {
             pids: Some(1),
         };
         let error = Cgroup::create(&hosts, "x", &wanted).unwrap_err();
-        let error = cgroup_layer(&error, &wanted);
+        let request = Request {
+            run_id: String::new(),
+            state_root: Default::default(),
+            rootfs: Default::default(),
+            args: Vec::new(),
+            identity: Identity::Own,
+            scratch_bytes: 0,
+            pids: 1,
+            cgroup: wanted,
+            waived: Vec::new(),
+        };
+        let error = cgroup_layer(&error, &request);
         assert!(error.to_string().contains("`memory`"), "{error}");
         assert!(error.hint().contains("--waive memory,pids`"), "{}", error.hint());
     }

@@ -439,22 +439,29 @@ fn stuck_worker() -> Outcome {
     // The worker cannot clean up: the run is over all the same, and whoever comes next takes it away.
     let name = bench.launch("stuck", "").run_id;
     equal(sandglass_sandbox::reap(&bench.state())?, vec![name], "reaped")?;
-    kill(worker)?;
+    // The kernel may have ended it: a stopped process whose group has no parent left is sent SIGHUP.
+    let _ = kill(worker);
     until("the end of everything", || bench.nothing_left().is_ok())
 }
 
 /// Kills both in the middle of making a sandbox, at a moment that moves through all of it.
 fn killed_at_any_moment() -> Outcome {
     let bench = Bench::new()?;
+    // Twice as long as making one takes here, in eighty steps.
+    let started = Instant::now();
+    let (mut child, _) = other_driver(&bench, "measured")?;
+    let step_time = started.elapsed() / 40;
+    child.kill()?;
+    child.wait()?;
     let mut killed_a_worker = 0;
-    for step in 0..80_u64 {
+    for step in 0..80_u32 {
         let mut child = std::process::Command::new("/proc/self/exe")
             .arg(IN_CHILD)
             .arg(bench.dir.path())
             .arg(bench.tag() + &format!("step-{step}"))
             .stdout(std::process::Stdio::null())
             .spawn()?;
-        std::thread::sleep(Duration::from_micros(step * 200));
+        std::thread::sleep(step_time * step);
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let workers = std::fs::read_to_string(children)?;
         child.kill()?;

@@ -115,7 +115,7 @@ impl Cgroup {
             .collect()
     }
 
-    /// Makes the cgroups of a run and sets their limits.
+    /// Makes the cgroups of a run and sets their limits, but for [`Cgroup::limit_cpu`].
     ///
     /// # Errors
     /// A controller that the host does not have or that the caller may not use.
@@ -148,16 +148,31 @@ impl Cgroup {
     }
 
     fn limit(&self, wanted: &Wanted) -> Result<(), CgroupError> {
-        for group in &self.groups {
-            for controller in &group.controllers {
-                group.limit(*controller, wanted).map_err(|source| CgroupError {
-                    controller: *controller,
-                    what: format!("setting the limit in {}", group.path.display()),
-                    source,
-                })?;
-            }
-        }
-        Ok(())
+        [Controller::Memory, Controller::Pids]
+            .into_iter()
+            .try_for_each(|which| self.limit_one(which, wanted))
+    }
+
+    /// Sets the CPU limit: last, when the worker has left, so that a sandbox is not made at the script's speed.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn limit_cpu(&self, wanted: &Wanted) -> Result<(), CgroupError> {
+        self.limit_one(Controller::Cpu, wanted)
+    }
+
+    fn limit_one(&self, controller: Controller, wanted: &Wanted) -> Result<(), CgroupError> {
+        let carrying = self
+            .groups
+            .iter()
+            .filter(|group| group.controllers.contains(&controller));
+        carrying.into_iter().try_for_each(|group| {
+            group.limit(controller, wanted).map_err(|source| CgroupError {
+                controller,
+                what: format!("setting the limit in {}", group.path.display()),
+                source,
+            })
+        })
     }
 
     /// The v1 files through which a single-threaded process enters by itself, with [`enter`].
