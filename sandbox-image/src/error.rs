@@ -107,7 +107,7 @@ pub enum ImageError {
 
     /// The registry no longer has a pinned version.
     #[error(
-        "{name} {version} is no longer served. Pin the versions of today with `sandglass image build --relock`, and build again.\n{detail}"
+        "{name} {version} is no longer served. Pin the versions of today with `sandglass image build --relock --lock FILE`, and build again.\n{detail}"
     )]
     Gone {
         /// The package.
@@ -120,7 +120,7 @@ pub enum ImageError {
 
     /// A client brought something other than what the lock pins.
     #[error(
-        "{name} {version} arrived with sha256:{found}, and the lock pins sha256:{expected}. It is not used. If the change is legitimate, pin it with `sandglass image build --relock`."
+        "{name} {version} arrived with sha256:{found}, and the lock pins sha256:{expected}. It is not used. If the change is legitimate, pin it with `sandglass image build --relock --lock FILE`."
     )]
     UnpinnedInput {
         /// The package.

@@ -21,7 +21,7 @@ const CHECK: &str = include_str!("inside/check.py");
 /// Into how many lists sources are divided. Fixed: another number would give other bytes (see `compile.py`).
 const SHARDS: usize = 4;
 
-/// Where the image keeps the font cache that the runner copies into each run.
+/// Where the image keeps the font cache that the runner links into each run.
 pub(crate) const FONT_CACHE: &str = "usr/share/sandglass/matplotlib";
 
 /// Compiles all Python sources of `tree`, which is written at `root`, and gives the tree of the `.pyc` files.

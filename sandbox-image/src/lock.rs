@@ -92,7 +92,7 @@ impl Lock {
     pub fn to_toml(&self) -> Result<String> {
         let body = toml::to_string(self).map_err(|e| ImageError::Lock(e.to_string()))?;
         Ok(format!(
-            "# Every input of the sandbox image. Made by `sandglass image build --relock`; do not edit the pins by hand.\n{body}"
+            "# Every input of the sandbox image. Made by `sandglass image build --relock --lock FILE`; do not edit the pins by hand.\n{body}"
         ))
     }
 
