@@ -29,7 +29,7 @@ help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | column -ts $$'\t'
 
 # command=package: what the build calls, and the Debian package that has it.
-NEEDED := cc=build-essential c++=build-essential git=git pip3=python3-pip mvn=maven npm=npm unshare=util-linux
+NEEDED := cc=build-essential c++=build-essential git=git python3=python3 pip3=python3-pip mvn=maven npm=npm unshare=util-linux
 
 .PHONY: setup
 setup: ## install what the build needs and is not here (Debian packages, as root)
@@ -116,23 +116,18 @@ conformance-user: image ## the same cases as an ordinary user, with the waivers 
 
 .PHONY: fuzz
 fuzz: $(TOOLS)/bin/cargo-fuzz ## each decoder for FUZZ_SECONDS
-	cd run
+	@cd run
 	for target in $(FUZZERS); do
-	  # libFuzzer's instrumentation is a compiler flag that the stable compiler hides behind this variable.
-	  RUSTC_BOOTSTRAP=1 RUSTFLAGS= $(TOOLS)/bin/cargo-fuzz run --target $(HOST) --sanitizer none $$target -- \
+	  # New inputs go to target/, so that the committed corpus stays as small as it is. libFuzzer's instrumentation is a
+	  # compiler flag that the stable compiler hides behind this variable.
+	  found=$(CURDIR)/target/fuzz-corpus/$$target; mkdir -p "$$found"
+	  RUSTC_BOOTSTRAP=1 RUSTFLAGS= $(TOOLS)/bin/cargo-fuzz run --target $(HOST) --sanitizer none $$target "$$found" fuzz/corpus/$$target -- \
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1
 	done
 
 .PHONY: bench
-bench: image ## one table beside bwrap, runc and bare exec; BENCH="--crun PATH --only latency …" for more or less of it
-	@others=()
-	if command -v go >/dev/null; then
-	  $(MAKE) --no-print-directory $(RUNC)
-	  others+=(--runc $(RUNC))
-	else
-	  echo "There is no Go here to build runc with: its rows are left out." >&2
-	fi
-	cargo run --locked --release -p sandglass-bench -- --sandglass $(SANDGLASS) "$${others[@]}" $(BENCH)
+bench: image $(if $(shell command -v go),$(RUNC)) ## one table beside bwrap, runc and bare exec; BENCH="--crun PATH --only latency" for more or less of it
+	cargo run --locked --release -p sandglass-bench -- --sandglass $(SANDGLASS) $(if $(shell command -v go),--runc $(RUNC)) $(BENCH)
 
 $(RUNC):
 	@if ! pkg-config --exists libseccomp 2>/dev/null; then
