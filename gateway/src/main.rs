@@ -1,6 +1,6 @@
 //! The `sandglass` command line: runs code that nobody has read, each run in a sandbox made for it alone.
 //!
-//! [`cli`] has the words, [`settings`] where a value comes from, [`config`] what it means; [`run`], [`doctor`] and
+//! [`cli`] has the words, [`mod@settings`] where a value comes from, [`config`] what it means; [`run`], [`doctor`] and
 //! [`image`] are the commands. [`terminal`] and [`outlet`] stand between a script's output and a person's terminal.
 #![forbid(unsafe_code)]
 
