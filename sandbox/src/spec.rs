@@ -2,7 +2,7 @@
 //!
 //! Every value of the table of controls that the OCI runtime spec can express is decided here and nowhere
 //! else. What it cannot express (Landlock, our seccomp filters, the parent-death signal) is applied by
-//! [`crate::executor`] in the container's own process.
+//! the executor in the container's own process.
 
 use std::path::PathBuf;
 
