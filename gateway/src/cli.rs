@@ -120,7 +120,7 @@ pub struct RunArgs {
     /// Processes and threads at once [default: 128]
     #[arg(long, value_name = "N")]
     pub pids: Option<String>,
-    /// Do without these controls, by name, where the host cannot give them; the receipt says so
+    /// Go without these controls, by name, even where the host could give them; the receipt says so
     #[arg(long, value_name = "NAME,…")]
     pub waive: Option<String>,
     /// The image to run in, by name or digest [default: the one called default]
