@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use sandglass_driver::{Cancel, Disabled, Driver, Local, OutDir, Refusal};
-use sandglass_run::{Report, Request, RunId};
+use sandglass_run::{OutputContent, Report, Request, RunId};
 
 use crate::cli::RunArgs;
 use crate::config::{self, DriverName};
@@ -209,9 +209,26 @@ fn tell(report: &Report, context: &Context<'_>, json: bool) -> ExitCode {
             return ExitCode::from(sandglass_run::report::EXIT_REFUSED);
         }
     } else {
+        if std::io::stderr().is_terminal() {
+            // Whatever colours or half a line the script left there, what follows is ours and can be read.
+            let _ = std::io::stderr().write_all(clean_slate(report).as_bytes());
+        }
         say(summary(report, context, &Palette::new(colours_on_stderr())).trim_end());
     }
     ExitCode::from(report.exit_code())
+}
+
+/// Ends the script's colours on a terminal, and its line where it did not end that itself.
+fn clean_slate(report: &Report) -> &'static str {
+    let open = |output: &sandglass_run::Output| match &output.content {
+        OutputContent::Text(text) => !text.is_empty() && !text.ends_with('\n'),
+        OutputContent::Base64(_) => true,
+    };
+    if open(&report.stdout) || open(&report.stderr) {
+        "\x1b[0m\n"
+    } else {
+        "\x1b[0m"
+    }
 }
 
 /// One JSON document on stdout, and a line's end.

@@ -24,6 +24,9 @@ pub const SCRATCH_INODES: u32 = 32_768;
 /// Open files that one process of a sandbox may hold.
 pub const OPEN_FILES: u64 = 4_096;
 
+/// Queued signals and POSIX timers that a sandbox may hold at once.
+pub const PENDING_SIGNALS: u64 = 256;
+
 /// What identifies a process in the user namespace, and how that namespace comes to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -134,12 +137,14 @@ fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
 
 /// Files of `/proc` that tell about the host or reach into it: the OCI default list and what else a script has
 /// no use for. `/dev/tty` is here because the runtime always makes one, and a sandbox has no terminal.
-const MASKED_PATHS: [&str; 29] = [
+const MASKED_PATHS: [&str; 32] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/bus",
+    "/proc/cgroups",
     "/proc/cmdline",
     "/proc/config.gz",
+    "/proc/consoles",
     "/proc/crypto",
     "/proc/devices",
     "/proc/diskstats",
@@ -162,6 +167,8 @@ const MASKED_PATHS: [&str; 29] = [
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/swaps",
+    // The same for all runs on a host until it boots again.
+    "/proc/sys/kernel/random/boot_id",
     "/proc/timer_list",
     "/proc/timer_stats",
     "/dev/tty",
@@ -206,6 +213,8 @@ fn rlimits(pids: u32) -> Result<Vec<PosixRlimit>, oci_spec::OciSpecError> {
         fixed(PosixRlimitType::RlimitNproc, u64::from(pids))?,
         fixed(PosixRlimitType::RlimitMemlock, 64 << 10)?,
         fixed(PosixRlimitType::RlimitMsgqueue, 0)?,
+        // Counted, up to the caller's own account, for queued signals and for timers.
+        fixed(PosixRlimitType::RlimitSigpending, PENDING_SIGNALS)?,
         fixed(PosixRlimitType::RlimitRtprio, 0)?,
     ])
 }

@@ -76,10 +76,10 @@ pub(crate) fn enter(rootfs: &Path, program: &str, identity: Identity) -> Result<
     nix::mount::umount2(".", MntFlags::MNT_DETACH)
         .map_err(|error| SandboxError::layer(Layer::Namespaces, format!("umount: {error}"), MOUNT_HINT))?;
     rustix::process::chdir("/").map_err(step("chdir"))?;
-    seal_image().map_err(|error| {
+    seal().map_err(|error| {
         SandboxError::layer(
             Layer::Namespaces,
-            format!("remounting the image: {error}"),
+            format!("remounting the image and /dev: {error}"),
             MOUNT_HINT,
         )
     })?;
@@ -158,12 +158,17 @@ fn attach(tree: BorrowedFd<'_>, at: BorrowedFd<'_>, name: &str) -> rustix::io::R
     rustix::mount::move_mount(tree, "", at, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-/// The image is read-only, and neither devices nor setuid files count in it, before the container library sees it.
-fn seal_image() -> nix::Result<()> {
-    let kept = nix::sys::statfs::statfs(ROOTFS)?.flags();
+/// Before the container library sees them: the image is read-only, and neither devices nor setuid files count in it;
+/// the device nodes, which are the host's own, can be read and written and not changed.
+fn seal() -> nix::Result<()> {
+    remount(ROOTFS, MsFlags::MS_NODEV)?;
+    remount("/dev", MsFlags::MS_NOEXEC)
+}
+
+fn remount(path: &str, more: MsFlags) -> nix::Result<()> {
+    let kept = nix::sys::statfs::statfs(path)?.flags();
+    let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | more;
     // Flags that the host's mount carries are locked for an ordinary user: leaving one out is refused.
-    let mut flags =
-        MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     use nix::sys::statvfs::FsFlags;
     for (held, flag) in [
         (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
@@ -175,5 +180,5 @@ fn seal_image() -> nix::Result<()> {
             flags |= flag;
         }
     }
-    nix::mount::mount(None::<&str>, ROOTFS, None::<&str>, flags, None::<&str>)
+    nix::mount::mount(None::<&str>, path, None::<&str>, flags, None::<&str>)
 }

@@ -22,8 +22,8 @@ pub const WAITER: (&str, &str) = (
 
 /// Sandboxes whose memory is measured.
 const MEASURED: [usize; 2] = [1, 20];
-/// Sandboxes beside which a run is measured, up and down again, so that drift hits all alike.
-const BESIDE: [usize; 5] = [0, 50, 200, 50, 0];
+/// Sandboxes beside which a run is measured, up and down again and again, so that drift hits all alike.
+const BESIDE: [usize; 9] = [0, 50, 200, 50, 0, 50, 200, 50, 0];
 
 /// A sandbox that waits. Dropping it ends it and waits until it is gone.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ pub struct Beside {
     pub to_none: f64,
 }
 
-/// Measures `python3 -c pass` beside waiting sandboxes, half of the runs on the way up and half on the way down.
+/// Measures `python3 -c pass` beside waiting sandboxes, a part of the runs at each visit of a number.
 ///
 /// # Errors
 /// A run that did not succeed.
@@ -179,8 +179,8 @@ pub fn latency(ours: &Ours, bwrap: &Bwrap, runs: usize, interrupt: &Interrupt) -
         }
         end(waiting.split_off(alive));
         let (own, other) = times.entry(alive).or_default();
-        // The summit is met once, the others twice.
-        let share = if alive == 200 { runs } else { runs.div_ceil(2) };
+        let visits = BESIDE.iter().filter(|other| **other == alive).count();
+        let share = runs.div_ceil(visits);
         for round in 0..=share {
             interrupt.check()?;
             let (a, b) = (

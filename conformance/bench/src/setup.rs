@@ -163,6 +163,8 @@ impl Ground {
             // Some crun refuse a host that has an unused v2 tree beside its v1 hierarchies. It goes from this mount
             // namespace only, and so from the sight of every row alike.
             let tree = Path::new("/sys/fs/cgroup/unified");
+            // What another runtime made in it could not be taken away later.
+            oci::remove_cgroups();
             nix::mount::umount2(tree, nix::mount::MntFlags::MNT_DETACH)
                 .map_err(BenchError::at("Hiding", tree))?;
             note = ", with the unused cgroup v2 tree out of sight";

@@ -102,15 +102,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_counts_every_run_and_more_at_once_are_faster() {
+    fn a_rate_counts_each_run_once_and_is_never_better_than_the_runs() {
+        let asked = AtomicUsize::new(0);
         let sleep = || {
+            asked.fetch_add(1, Ordering::Relaxed);
             let mut command = Command::new("sleep");
             command.arg("0.05");
             Ok(command)
         };
         let one = rate(1, 4, &Interrupt::default(), &sleep).unwrap();
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 4);
+        // However busy the machine is, a sleep lasts no less.
+        assert!(one <= 20.0, "{one}");
         let four = rate(4, 8, &Interrupt::default(), &sleep).unwrap();
-        assert!((8.0..=20.0).contains(&one), "{one}");
-        assert!(four > one * 1.5, "{four} against {one}");
+        assert_eq!(asked.load(Ordering::Relaxed), 8);
+        assert!(four <= 80.0, "{four}");
+    }
+
+    #[test]
+    fn one_failed_run_spoils_the_rate() {
+        let fail = || Ok(Command::new("false"));
+        assert!(rate(2, 4, &Interrupt::default(), &fail).is_err());
     }
 }

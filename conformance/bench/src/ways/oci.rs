@@ -167,6 +167,10 @@ fn config(view: &View, workload: Workload) -> Result<Value> {
     // Nothing here is newer, and a crun of some years refuses to hear of a later one.
     spec["ociVersion"] = json!("1.0.2");
     let linux = &mut spec["linux"];
+    // Ours makes this one itself, where it has the right root.
+    if let Some(namespaces) = linux["namespaces"].as_array_mut() {
+        namespaces.push(json!({ "type": "cgroup" }));
+    }
     linux["cgroupsPath"] = json!(format!("/{CGROUP}/{}", std::process::id()));
     linux["seccomp"] = serde_json::from_str(DOCKER_DEFAULT).map_err(|e| broken(&e))?;
     // A small count: the product is exact.
