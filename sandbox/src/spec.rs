@@ -137,7 +137,7 @@ fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
 
 /// Files of `/proc` that tell about the host or reach into it: the OCI default list and what else a script has
 /// no use for. `/dev/tty` is here because the runtime always makes one, and a sandbox has no terminal.
-const MASKED_PATHS: [&str; 32] = [
+const MASKED_PATHS: [&str; 31] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/bus",
@@ -167,8 +167,6 @@ const MASKED_PATHS: [&str; 32] = [
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/swaps",
-    // The same for all runs on a host until it boots again.
-    "/proc/sys/kernel/random/boot_id",
     "/proc/timer_list",
     "/proc/timer_stats",
     "/dev/tty",
