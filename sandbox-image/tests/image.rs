@@ -369,14 +369,16 @@ fn pyplot_takes_the_seeded_font_cache_and_does_not_rebuild_it() {
 
 #[test]
 #[ignore = "builds the real image"]
-fn the_seeded_font_cache_lists_exactly_the_fonts_that_matplotlib_finds() {
+fn the_seeded_font_cache_lists_exactly_the_fonts_that_matplotlib_finds_and_a_bold_fallback() {
     let said = inside(&format!(
         "{SEED_FONT_CACHE} python3 -c '
 import matplotlib.font_manager as fm, os
 key = lambda fonts: sorted((f.fname, f.name, f.style, f.weight) for f in fonts)
 seeded = fm.fontManager
 fresh = fm.FontManager()
-assert key(seeded.ttflist) == key(fresh.ttflist) and key(seeded.afmlist) == key(fresh.afmlist)
+fallback = (\"/usr/share/fonts/truetype/droid/DroidSansFallback.ttf\", \"Droid Sans Fallback\", \"normal\")
+assert key(seeded.ttflist) == sorted([*key(fresh.ttflist), (*fallback, 700)]), \"and the fallback as bold\"
+assert key(seeded.afmlist) == key(fresh.afmlist)
 assert all(os.path.isfile(f.fname) for f in seeded.ttflist + seeded.afmlist)
 print(len(seeded.ttflist), \"fonts\")'"
     ));
