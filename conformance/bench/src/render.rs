@@ -19,6 +19,10 @@ pub fn render(results: &Results) -> String {
         table.add_row(["kernel", &host.kernel]);
         table.add_row(["image", &host.image]);
         table.add_row(["CPUs for each run", &host.cpus.to_string()]);
+        table.add_row([
+            "load at the start",
+            &format!("{} (idle is best: every wait for a CPU counts)", host.load),
+        ]);
         for (name, version) in &host.others {
             table.add_row([name, version]);
         }

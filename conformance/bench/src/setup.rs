@@ -54,6 +54,8 @@ pub struct Host {
     pub kernel: String,
     /// CPUs that a run may use in every row.
     pub cpus: f64,
+    /// Load averages at the start: what else ran.
+    pub load: String,
     /// The image by digest.
     pub image: String,
     /// The other programs: their first line of `--version`, or why they are not measured.
@@ -127,8 +129,13 @@ impl Ground {
             view,
             bwrap,
             host: Host {
-                kernel: kernel(),
+                kernel: read("/proc/sys/kernel/osrelease"),
                 cpus,
+                load: read("/proc/loadavg")
+                    .split(' ')
+                    .take(3)
+                    .collect::<Vec<_>>()
+                    .join(" "),
                 image: image.digest,
                 others: vec![("bwrap".into(), version(&cli.bwrap))],
             },
@@ -237,9 +244,9 @@ fn all_cpus() -> f64 {
     count
 }
 
-fn kernel() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .map_or_else(|e| e.to_string(), |text| text.trim().to_owned())
+/// A line of the kernel's, or why there is none.
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).map_or_else(|e| e.to_string(), |text| text.trim().to_owned())
 }
 
 fn version(program: &Path) -> String {
