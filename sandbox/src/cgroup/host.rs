@@ -66,20 +66,21 @@ impl Hierarchies {
     fn parse(mountinfo: &str, own: &str, privileged: bool) -> Self {
         let mut found = Self::default();
         for line in mountinfo.lines() {
-            let Some((mount_point, fs_type, super_options)) = fields(line) else {
+            let Some(mount) = MountLine::parse(line) else {
                 continue;
             };
-            match fs_type {
+            match mount.fs_type {
                 "cgroup" => {
                     for controller in [Controller::Memory, Controller::Cpu, Controller::Pids] {
-                        let named = super_options.split(',').any(|option| option == controller.name());
-                        if named && !found.v1.iter().any(|(known, _)| *known == controller) {
-                            found.v1.push((controller, PathBuf::from(mount_point)));
+                        if mount.carries(controller)
+                            && !found.v1.iter().any(|(known, _)| *known == controller)
+                        {
+                            found.v1.push((controller, PathBuf::from(mount.mount_point)));
                         }
                     }
                 }
                 "cgroup2" if found.unified.is_none() => {
-                    let root = PathBuf::from(mount_point);
+                    let root = PathBuf::from(mount.mount_point);
                     let base = if privileged { root } else { below(&root, own) };
                     found.unified = Some((base, Vec::new()));
                 }
@@ -149,12 +150,37 @@ impl Hierarchies {
     }
 }
 
-/// Mount point, file system type and super options of a mountinfo line (proc(5)).
-fn fields(line: &str) -> Option<(&str, &str, &str)> {
-    let (before, after) = line.split_once(" - ")?;
-    let mount_point = before.split(' ').nth(4)?;
-    let mut words = after.split(' ');
-    Some((mount_point, words.next()?, words.nth(1)?))
+/// What a line of mountinfo (proc(5)) says of a mount.
+pub(super) struct MountLine<'a> {
+    /// The part of the file system that is mounted.
+    pub root: &'a str,
+    pub mount_point: &'a str,
+    pub fs_type: &'a str,
+    super_options: &'a str,
+}
+
+impl<'a> MountLine<'a> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(3);
+        let (root, mount_point) = (before.next()?, before.next()?);
+        let mut after = after.split(' ');
+        Some(Self {
+            root,
+            mount_point,
+            fs_type: after.next()?,
+            super_options: after.nth(1)?,
+        })
+    }
+
+    /// True for a v1 hierarchy with this controller.
+    pub(super) fn carries(&self, controller: Controller) -> bool {
+        self.fs_type == "cgroup"
+            && self
+                .super_options
+                .split(',')
+                .any(|option| option == controller.name())
+    }
 }
 
 fn below(root: &Path, own: &str) -> PathBuf {

@@ -162,11 +162,11 @@ impl Cgroup {
     }
 
     fn limit_one(&self, controller: Controller, wanted: &Wanted) -> Result<(), CgroupError> {
-        let carrying = self
+        let mut carrying = self
             .groups
             .iter()
             .filter(|group| group.controllers.contains(&controller));
-        carrying.into_iter().try_for_each(|group| {
+        carrying.try_for_each(|group| {
             group.limit(controller, wanted).map_err(|source| CgroupError {
                 controller,
                 what: format!("setting the limit in {}", group.path.display()),

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::files::{open_dir, open_to_write};
+use super::host::MountLine;
 use super::{Cgroup, Controller, Version, enter};
 
 /// The way to the sandbox's cgroups and home again, opened while the host's mount tree is still there.
@@ -108,20 +109,14 @@ fn home(mountinfo: &str, own: &str, version: Version, controller: Option<Control
         ours.then_some(path)
     })?;
     mountinfo.lines().find_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let (root, mount_point) = (before.next()?, before.next()?);
-        let mut after = after.split(' ');
-        let (fs_type, options) = (after.next()?, after.nth(1)?);
+        let mount = MountLine::parse(line)?;
         let ours = match (version, controller) {
-            (Version::V2, _) => fs_type == "cgroup2",
-            (Version::V1, Some(controller)) => {
-                fs_type == "cgroup" && options.split(',').any(|name| name == controller.name())
-            }
+            (Version::V2, _) => mount.fs_type == "cgroup2",
+            (Version::V1, Some(controller)) => mount.carries(controller),
             (Version::V1, None) => false,
         };
-        let below = Path::new(path).strip_prefix(root).ok()?;
-        ours.then(|| Path::new(mount_point).join(below))
+        let below = Path::new(path).strip_prefix(mount.root).ok()?;
+        ours.then(|| Path::new(mount.mount_point).join(below))
     })
 }
 
