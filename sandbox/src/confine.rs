@@ -4,6 +4,8 @@
 //! inside. Needs the kernel's Landlock ABI 6 (Linux 6.12); where the kernel has more (UDP and sockets by path came
 //! later), the policy covers that too.
 
+use std::path::{Path, PathBuf};
+
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
     PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
@@ -29,6 +31,63 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
+/// Which paths of the process's own view of the file system are open to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Read and execute.
+    image: Vec<PathBuf>,
+    /// Everything but execute, device nodes and their ioctls.
+    scratch: Vec<PathBuf>,
+    /// Read and write, and for terminals their ioctls.
+    devices: Vec<PathBuf>,
+    /// True where `image` is to be filled with what the root directory holds.
+    whole_image: bool,
+}
+
+impl Policy {
+    /// That of a run, whose image is ours.
+    pub(crate) fn of_a_run() -> Self {
+        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect();
+        Self {
+            image: paths(&IMAGE),
+            scratch: paths(&SCRATCH),
+            devices: paths(&DEVICES),
+            whole_image: false,
+        }
+    }
+
+    /// That of a container, whose image may have any layout: what is at its root can be read and executed, but for
+    /// what is in `writable`.
+    pub(crate) fn of_a_container(writable: &[PathBuf]) -> Self {
+        let (devices, scratch): (Vec<PathBuf>, Vec<PathBuf>) = writable
+            .iter()
+            .cloned()
+            .partition(|path| path.starts_with("/dev") && path != Path::new("/dev/shm"));
+        Self {
+            image: Vec::new(),
+            scratch,
+            devices: DEVICES.iter().map(PathBuf::from).chain(devices).collect(),
+            whole_image: true,
+        }
+    }
+
+    /// The entries of the root directory that hold an image's files.
+    fn image(&self) -> Vec<PathBuf> {
+        if !self.whole_image {
+            return self.image.clone();
+        }
+        let entries = std::fs::read_dir("/")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let special = |path: &Path| {
+            ["/proc", "/dev"].iter().any(|at| path == Path::new(at)) || self.scratch.iter().any(|s| s == path)
+        };
+        entries.filter(|path| !special(path)).collect()
+    }
+}
+
 /// Why Landlock is not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum LandlockError {
@@ -50,7 +109,7 @@ pub enum LandlockError {
 ///
 /// # Errors
 /// Whatever keeps any right of [`LEAST_ABI`] from being enforced: there is no best effort.
-pub fn restrict_self() -> Result<u32, LandlockError> {
+pub fn restrict_self(policy: &Policy) -> Result<u32, LandlockError> {
     let read = AccessFs::from_read(LEAST_ABI);
     let listing: BitFlags<AccessFs> = AccessFs::ReadDir.into();
     let scratch = AccessFs::from_all(NEWEST_ABI)
@@ -67,17 +126,29 @@ pub fn restrict_self() -> Result<u32, LandlockError> {
         .handle_access(AccessNet::from_all(NEWEST_ABI))?
         .create()?
         .add_rule(PathBeneath::new(PathFd::new("/")?, listing))?;
+    let terminal = device | AccessFs::IoctlDev | AccessFs::ReadDir;
+    let (terminals, devices): (Vec<PathBuf>, Vec<PathBuf>) = policy
+        .devices
+        .iter()
+        .cloned()
+        .partition(|path| !DEVICES.iter().any(|plain| path == Path::new(plain)));
     for (paths, access) in [
-        (IMAGE.as_slice(), read),
-        (["/proc"].as_slice(), AccessFs::ReadFile | AccessFs::ReadDir),
-        (SCRATCH.as_slice(), scratch),
-        (DEVICES.as_slice(), device),
+        (policy.image(), read),
+        (
+            vec![PathBuf::from("/proc")],
+            AccessFs::ReadFile | AccessFs::ReadDir,
+        ),
+        (policy.scratch.clone(), scratch),
+        (devices, device),
+        (terminals, terminal),
     ] {
         for path in paths {
-            match PathFd::new(path) {
+            match PathFd::new(&path) {
                 Ok(fd) => rules = rules.add_rule(PathBeneath::new(fd, access))?,
                 // An image need not have all of these; what is absent is not granted.
-                Err(_) if std::fs::symlink_metadata(path).is_err() => {}
+                Err(_) if std::fs::symlink_metadata(&path).is_err() => {}
+                // A link that leads nowhere opens nothing.
+                Err(_) if std::fs::metadata(&path).is_err() => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -20,8 +20,8 @@ use crate::spec::Identity;
 
 /// Longest message of either side, in bytes.
 const LONGEST: usize = 64 << 10;
-/// Descriptors that come with the request: stdin, stdout and stderr of PID 1, the file of ids.
-const DESCRIPTORS: usize = 4;
+/// Descriptors that come with a request: stdin, stdout and stderr of the process to be, and one more.
+pub(crate) const DESCRIPTORS: usize = 4;
 
 /// What the worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,6 +51,17 @@ pub(crate) struct Descriptors {
     pub stderr: OwnedFd,
     /// The file whose byte lock holds the run's range of ids; `/dev/null` for an ordinary user.
     pub ids: OwnedFd,
+}
+
+impl From<[OwnedFd; DESCRIPTORS]> for Descriptors {
+    fn from([stdin, stdout, stderr, ids]: [OwnedFd; DESCRIPTORS]) -> Self {
+        Self {
+            stdin,
+            stdout,
+            stderr,
+            ids,
+        }
+    }
 }
 
 /// What the worker answers, in this order: `Ready` or `Failed`, then, when PID 1 is gone, `Ended`.
@@ -114,9 +125,9 @@ pub struct Ended {
 }
 
 /// Sends a request with its descriptors.
-pub(crate) fn send_request(
+pub(crate) fn send_request<T: Serialize>(
     socket: &UnixStream,
-    request: &Request,
+    request: &T,
     fds: &[BorrowedFd<'_>; DESCRIPTORS],
 ) -> std::io::Result<()> {
     let body = serde_json::to_vec(request).map_err(std::io::Error::other)?;
@@ -137,8 +148,10 @@ pub(crate) fn send_request(
     }
 }
 
-/// Receives what [`send_request`] sent.
-pub(crate) fn receive_request(socket: &UnixStream) -> std::io::Result<(Request, Descriptors)> {
+/// Receives what [`send_request`] sent: the request, and the descriptors in their order.
+pub(crate) fn receive_request<T: serde::de::DeserializeOwned>(
+    socket: &UnixStream,
+) -> std::io::Result<(T, [OwnedFd; DESCRIPTORS])> {
     let mut body = vec![0_u8; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -148,25 +161,19 @@ pub(crate) fn receive_request(socket: &UnixStream) -> std::io::Result<(Request, 
         &mut ancillary,
         RecvFlags::CMSG_CLOEXEC,
     )?;
-    let mut fds = ancillary
+    let fds: Vec<OwnedFd> = ancillary
         .drain()
         .filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         })
-        .flatten();
-    let mut next = || {
-        fds.next()
-            .ok_or_else(|| std::io::Error::other("the request lacks a descriptor"))
-    };
-    let descriptors = Descriptors {
-        stdin: next()?,
-        stdout: next()?,
-        stderr: next()?,
-        ids: next()?,
-    };
+        .flatten()
+        .collect();
+    let fds = fds
+        .try_into()
+        .map_err(|_| std::io::Error::other("the request lacks a descriptor"))?;
     let request = serde_json::from_slice(&body[..got.bytes]).map_err(std::io::Error::other)?;
-    Ok((request, descriptors))
+    Ok((request, fds))
 }
 
 /// Sends one reply.
@@ -238,7 +245,8 @@ mod tests {
         let files: Vec<_> = (0..DESCRIPTORS).map(|_| tempfile::tempfile().unwrap()).collect();
         let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         send_request(&left, &request(), fds.as_slice().try_into().unwrap()).unwrap();
-        let (got, descriptors) = receive_request(&right).unwrap();
+        let (got, descriptors) = receive_request::<Request>(&right).unwrap();
+        let descriptors = Descriptors::from(descriptors);
         assert_eq!(got.identity, Identity::Range { base: 7 });
         assert!(got.waives(Waiver::Memory) && !got.waives(Waiver::Pids));
         let ino = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
@@ -250,7 +258,7 @@ mod tests {
     fn a_request_without_descriptors_is_refused() {
         let (mut left, right) = UnixStream::pair().unwrap();
         left.write_all(&serde_json::to_vec(&request()).unwrap()).unwrap();
-        let error = receive_request(&right).unwrap_err();
+        let error = receive_request::<Request>(&right).unwrap_err();
         assert!(error.to_string().contains("lacks a descriptor"), "{error}");
     }
 

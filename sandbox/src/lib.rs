@@ -12,16 +12,19 @@
 
 pub mod cgroup;
 mod confine;
+pub mod container;
 mod control;
 mod error;
 mod executor;
 mod filters;
 mod launch;
 mod observe;
+pub mod pod;
 mod probe;
 mod registry;
 pub mod spec;
 mod sys;
+mod table;
 mod worker;
 mod world;
 

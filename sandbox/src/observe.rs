@@ -43,6 +43,52 @@ impl HostFacts {
     }
 }
 
+/// What the kernel says of one process of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    /// Its uid outside.
+    pub uid: u32,
+    /// Inheritable, permitted, effective, bounding and ambient capabilities.
+    pub capabilities: [u64; 5],
+    /// `NoNewPrivs`.
+    pub no_new_privileges: bool,
+    /// `Seccomp`: 2 is filter mode.
+    pub seccomp_mode: u32,
+    /// How many filters it is under.
+    pub seccomp_filters: u32,
+    /// The Landlock ABI that the process said was in force when it confined itself. No file of the kernel tells it.
+    pub landlock_abi: Option<u32>,
+}
+
+impl Observed {
+    /// Reads them. `None` where the process is gone, or over: a zombie's filters are not counted any more.
+    pub fn read(pid: i32, landlock_abi: Option<u32>) -> Option<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        if field(&status, "State").is_none_or(|state| state.starts_with(['Z', 'X'])) {
+            return None;
+        }
+        let observed = parse(&status);
+        Some(Self {
+            uid: *observed.uids.first()?,
+            capabilities: observed.capabilities,
+            no_new_privileges: observed.no_new_privileges,
+            seccomp_mode: observed.seccomp_mode,
+            seccomp_filters: observed.seccomp_filters,
+            landlock_abi,
+        })
+    }
+
+    /// `none`, or the bounding set in hexadecimal digits.
+    pub fn capabilities_word(&self) -> String {
+        let all = self.capabilities.iter().fold(0, |all, set| all | set);
+        if all == 0 {
+            "none".into()
+        } else {
+            format!("{all:016x}")
+        }
+    }
+}
+
 fn read(path: &str) -> Result<String, SandboxError> {
     std::fs::read_to_string(path).map_err(|error| gone(path, &error))
 }

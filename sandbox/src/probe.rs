@@ -85,7 +85,7 @@ fn judge_user_namespaces(max: Option<u64>, clone: Option<u64>, apparmor: Option<
 
 fn landlock() -> Finding {
     // Confines only the thread that tries it.
-    let tried = std::thread::spawn(confine::restrict_self).join();
+    let tried = std::thread::spawn(|| confine::restrict_self(&confine::Policy::of_a_run())).join();
     let mend = format!(
         "Use a kernel of Linux 6.12 or newer (Landlock ABI {}) with `landlock` in its lsm= boot parameter; or accept it with --waive landlock.",
         confine::LEAST_ABI as i32

@@ -7,25 +7,14 @@
 use std::path::PathBuf;
 
 use oci_spec::runtime::{
-    Capabilities, LinuxBuilder, LinuxCapabilitiesBuilder, LinuxIdMapping, LinuxIdMappingBuilder,
-    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, PosixRlimit,
-    PosixRlimitBuilder, PosixRlimitType, ProcessBuilder, RootBuilder, Spec, SpecBuilder, UserBuilder,
+    LinuxBuilder, LinuxIdMapping, LinuxIdMappingBuilder, LinuxNamespace, LinuxNamespaceBuilder,
+    LinuxNamespaceType, Mount, ProcessBuilder, RootBuilder, Spec, SpecBuilder, UserBuilder,
 };
 
 use crate::error::SandboxError;
+use crate::table;
 
-/// The uid and gid that a script has inside: the kernel's overflow id, which owns nothing.
-pub const NOBODY: u32 = 65534;
-
-/// Entries that one scratch tmpfs may hold. A tmpfs inode costs about 1 KiB of kernel memory, so this bounds a
-/// flood of empty files at some 32 MiB, well below the smallest sensible memory limit.
-pub const SCRATCH_INODES: u32 = 32_768;
-
-/// Open files that one process of a sandbox may hold.
-pub const OPEN_FILES: u64 = 4_096;
-
-/// Queued signals and POSIX timers that a sandbox may hold at once.
-pub const PENDING_SIGNALS: u64 = 256;
+pub use crate::table::{NOBODY, OPEN_FILES, PENDING_SIGNALS, SCRATCH_INODES};
 
 /// What identifies a process in the user namespace, and how that namespace comes to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -79,14 +68,6 @@ pub fn hardened(shape: &Shape) -> Result<Spec, SandboxError> {
 }
 
 fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
-    let none = Capabilities::new();
-    let capabilities = LinuxCapabilitiesBuilder::default()
-        .bounding(none.clone())
-        .effective(none.clone())
-        .inheritable(none.clone())
-        .permitted(none.clone())
-        .ambient(none)
-        .build()?;
     let process = ProcessBuilder::default()
         .terminal(false)
         .user(
@@ -99,14 +80,14 @@ fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
         .args(shape.args.clone())
         .env(Vec::new())
         .cwd("/")
-        .capabilities(capabilities)
+        .capabilities(table::no_capabilities()?)
         .no_new_privileges(true)
-        .rlimits(rlimits(shape.pids)?)
+        .rlimits(table::rlimits(Some(shape.pids))?)
         .build()?;
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces(shape.identity)?)
-        .masked_paths(MASKED_PATHS.map(String::from))
-        .readonly_paths(READONLY_PATHS.map(String::from))
+        .masked_paths(masked_paths())
+        .readonly_paths(table::READONLY_PATHS.map(String::from))
         .rootfs_propagation("private");
     if let Some(base) = shape.identity.first_host_id() {
         let mappings = vec![id_mapping(base)?];
@@ -135,45 +116,12 @@ fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
     Ok(spec)
 }
 
-/// Files of `/proc` that tell about the host or reach into it: the OCI default list and what else a script has
-/// no use for. `/dev/tty` is here because the runtime always makes one, and a sandbox has no terminal.
-const MASKED_PATHS: [&str; 31] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/bus",
-    "/proc/cgroups",
-    "/proc/cmdline",
-    "/proc/config.gz",
-    "/proc/consoles",
-    "/proc/crypto",
-    "/proc/devices",
-    "/proc/diskstats",
-    "/proc/fs",
-    "/proc/interrupts",
-    "/proc/iomem",
-    "/proc/ioports",
-    "/proc/irq",
-    "/proc/kallsyms",
-    "/proc/kcore",
-    "/proc/key-users",
-    "/proc/keys",
-    "/proc/latency_stats",
-    // The locks of the whole host, ours among them: a byte for each live run.
-    "/proc/locks",
-    "/proc/misc",
-    "/proc/modules",
-    "/proc/partitions",
-    "/proc/pressure",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/swaps",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/dev/tty",
-];
-
-/// Parts of `/proc` that programs read and nobody inside may write.
-const READONLY_PATHS: [&str; 2] = ["/proc/sys", "/proc/sysrq-trigger"];
+/// The table's masks and `/dev/tty`, which the runtime always makes: a run of ours has no terminal.
+fn masked_paths() -> Vec<String> {
+    let mut paths: Vec<_> = table::MASKED_PATHS.map(String::from).into();
+    paths.push("/dev/tty".to_owned());
+    paths
+}
 
 fn namespaces(identity: Identity) -> Result<Vec<LinuxNamespace>, oci_spec::OciSpecError> {
     use LinuxNamespaceType as T;
@@ -196,67 +144,12 @@ fn id_mapping(base: u32) -> Result<LinuxIdMapping, oci_spec::OciSpecError> {
         .build()
 }
 
-fn rlimits(pids: u32) -> Result<Vec<PosixRlimit>, oci_spec::OciSpecError> {
-    let fixed = |typ, value: u64| {
-        PosixRlimitBuilder::default()
-            .typ(typ)
-            .soft(value)
-            .hard(value)
-            .build()
-    };
-    Ok(vec![
-        // A core_pattern that pipes into a host program runs even at 0; at 1 the kernel writes and runs nothing.
-        fixed(PosixRlimitType::RlimitCore, 1)?,
-        fixed(PosixRlimitType::RlimitNofile, OPEN_FILES)?,
-        fixed(PosixRlimitType::RlimitNproc, u64::from(pids))?,
-        fixed(PosixRlimitType::RlimitMemlock, 64 << 10)?,
-        fixed(PosixRlimitType::RlimitMsgqueue, 0)?,
-        // Counted, up to the caller's own account, for queued signals and for timers.
-        fixed(PosixRlimitType::RlimitSigpending, PENDING_SIGNALS)?,
-        fixed(PosixRlimitType::RlimitRtprio, 0)?,
-    ])
-}
-
 fn mounts(scratch_bytes: u64) -> Result<Vec<Mount>, oci_spec::OciSpecError> {
-    let tmpfs = |target: &str, bytes: u64, mode: &str| {
-        let mut options = vec!["nosuid".to_owned(), "nodev".to_owned(), "noexec".to_owned()];
-        options.extend([
-            format!("mode={mode}"),
-            format!("size={bytes}"),
-            format!("nr_inodes={SCRATCH_INODES}"),
-            format!("uid={NOBODY}"),
-            format!("gid={NOBODY}"),
-        ]);
-        mount(target, "tmpfs", options)
-    };
-    Ok(vec![
-        mount(
-            "/proc",
-            "proc",
-            ["nosuid", "nodev", "noexec"].map(String::from).to_vec(),
-        )?,
-        // Device nodes are bound one by one by the runtime; the directory itself belongs to the container's root.
-        mount(
-            "/dev",
-            "tmpfs",
-            ["nosuid", "noexec", "mode=555", "size=65536", "nr_inodes=32"]
-                .map(String::from)
-                .to_vec(),
-        )?,
-        tmpfs("/dev/shm", scratch_bytes / 2, "1777")?,
-        tmpfs("/work", scratch_bytes, "0755")?,
-        tmpfs("/out", scratch_bytes, "0755")?,
-        tmpfs("/tmp", scratch_bytes, "1777")?,
-    ])
-}
-
-fn mount(target: &str, typ: &str, options: Vec<String>) -> Result<Mount, oci_spec::OciSpecError> {
-    MountBuilder::default()
-        .destination(target)
-        .typ(typ)
-        .source(typ)
-        .options(options)
-        .build()
+    let mut mounts = vec![table::proc_mount()?, table::dev_mount()?];
+    for scratch in table::scratch(scratch_bytes, NOBODY, NOBODY) {
+        mounts.push(scratch.mount()?);
+    }
+    Ok(mounts)
 }
 
 #[cfg(test)]

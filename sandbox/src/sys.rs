@@ -1,4 +1,4 @@
-//! The one call that no safe wrapper has.
+//! The calls that no safe wrapper has.
 
 #![allow(unsafe_code)]
 
@@ -22,4 +22,134 @@ pub(crate) fn cloexec_from_three() -> std::io::Result<()> {
     } else {
         Err(std::io::Error::last_os_error())
     }
+}
+
+/// Installs a filter without `no_new_privs`, which needs CAP_SYS_ADMIN in the caller's user namespace.
+///
+/// # Errors
+/// EACCES without the capability, EINVAL for a program that the kernel does not take.
+pub(crate) fn seccomp_with_privilege(program: &[sandglass_seccomp::SockFilter]) -> std::io::Result<()> {
+    let too_long = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
+    let program = nix::libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(too_long)?,
+        filter: program.as_ptr().cast::<nix::libc::sock_filter>().cast_mut(),
+    };
+    // SAFETY: seccomp(2) with SECCOMP_SET_MODE_FILTER reads `len` instructions at `filter` and keeps no pointer. Both
+    // describe the caller's slice, which lives through the call; SockFilter is laid out as the kernel's sock_filter.
+    let result = unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_seccomp,
+            nix::libc::SECCOMP_SET_MODE_FILTER,
+            0_u32,
+            &raw const program,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Sets attributes of a mount, which rustix has no function for.
+///
+/// # Errors
+/// The kernel is older than 5.12, or the mount is locked.
+pub(crate) fn set_mount_attributes(
+    mount: &std::os::fd::OwnedFd,
+    attributes: rustix::mount::MountAttrFlags,
+) -> std::io::Result<()> {
+    let asked = nix::libc::mount_attr {
+        attr_set: u64::from(attributes.bits()),
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    mount_setattr(mount, false, &asked)
+}
+
+/// Sets the propagation of a mount, and of those below it where `recursive`: one of the kernel's `MS_` values.
+///
+/// # Errors
+/// The descriptor is not on the root of a mount.
+pub(crate) fn set_mount_propagation(
+    mount: &std::os::fd::OwnedFd,
+    propagation: u64,
+    recursive: bool,
+) -> std::io::Result<()> {
+    let asked = nix::libc::mount_attr {
+        attr_set: 0,
+        attr_clr: 0,
+        propagation,
+        userns_fd: 0,
+    };
+    mount_setattr(mount, recursive, &asked)
+}
+
+fn mount_setattr(
+    mount: &std::os::fd::OwnedFd,
+    recursive: bool,
+    asked: &nix::libc::mount_attr,
+) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let flags = nix::libc::AT_EMPTY_PATH | if recursive { nix::libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: mount_setattr(2) reads an empty path, which is a literal with its NUL, and `size` bytes of the structure,
+    // which lives through the call and is the kernel's own, whole.
+    let result = unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(asked),
+            size_of::<nix::libc::mount_attr>(),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Sends any signal of the kernel to a process, real-time ones included, which the signal types of the libraries leave
+/// out. `Ok(false)`: the process is gone.
+///
+/// # Errors
+/// EINVAL for a number that is no signal; EPERM.
+pub fn signal_process(pidfd: std::os::fd::BorrowedFd<'_>, number: i32) -> std::io::Result<bool> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: pidfd_send_signal(2) with no siginfo takes integers and a null pointer, and touches no memory of ours. The
+    // descriptor is borrowed, so it is open.
+    let result = unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            number,
+            std::ptr::null::<nix::libc::siginfo_t>(),
+            0_u32,
+        )
+    };
+    match result {
+        0 => Ok(true),
+        _ => match std::io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(nix::libc::ESRCH) => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// The id of some child that has ended and that nobody waited for yet. It stays a zombie.
+pub fn some_zombie() -> Option<i32> {
+    // SAFETY: siginfo_t is plain data, for which zeroes are a value; waitid(2) writes one, which lives through the call.
+    // si_pid reads the member that waitid fills, or the zero where there was no child.
+    let pid = unsafe {
+        let mut found: nix::libc::siginfo_t = std::mem::zeroed();
+        let options = nix::libc::WEXITED | nix::libc::WNOHANG | nix::libc::WNOWAIT;
+        match nix::libc::waitid(nix::libc::P_ALL, 0, &raw mut found, options) {
+            0 => found.si_pid(),
+            _ => 0,
+        }
+    };
+    (pid > 0).then_some(pid)
 }

@@ -18,9 +18,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use sandglass_run::Waiver;
 
 use crate::cgroup::{Cgroup, CgroupError, Controller, Hierarchies, View};
+use crate::confine::Policy;
 use crate::control::{self, Descriptors, Ended, HostObserved, Reply, Request};
 use crate::error::{Layer, SandboxError};
-use crate::executor::{Confinement, ERROR, LANDLOCK};
+use crate::executor::{Confinement, ERROR, LANDLOCK, Program};
+use crate::filters::Filters;
 use crate::observe;
 use crate::registry::Registry;
 use crate::spec::{self, Identity};
@@ -30,20 +32,20 @@ use crate::world;
 const LONGEST_STATUS: u64 = 4096;
 
 /// Milliseconds by phase, in the order of the phases.
-struct Phases {
+pub(crate) struct Phases {
     last: Instant,
-    done: Vec<(String, f64)>,
+    pub(crate) done: Vec<(String, f64)>,
 }
 
 impl Phases {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             last: Instant::now(),
             done: Vec::with_capacity(8),
         }
     }
 
-    fn end(&mut self, name: &str) {
+    pub(crate) fn end(&mut self, name: &str) {
         let now = Instant::now();
         self.done
             .push((name.to_owned(), (now - self.last).as_secs_f64() * 1e3));
@@ -54,9 +56,9 @@ impl Phases {
 /// Serves one request on a socket, until the sandbox is gone.
 pub(crate) fn serve(socket: &UnixStream) -> std::io::Result<()> {
     let mut phases = Phases::new();
-    let (request, descriptors) = control::receive_request(socket)?;
+    let (request, descriptors) = control::receive_request::<Request>(socket)?;
     phases.end("receive");
-    let reply = match Live::make(&request, descriptors, phases) {
+    let reply = match Live::make(&request, descriptors.into(), phases) {
         Ok(live) => {
             // A driver that is gone by now is noticed by the wait.
             let _ = control::send_reply(socket, &Reply::Ready(Box::new(live.observed.clone())));
@@ -147,10 +149,12 @@ impl Live {
             .entrances()
             .map_err(|error| SandboxError::worker("opening the cgroup", error))?;
         let confinement = Confinement {
-            worker: Arc::new(worker),
+            lifeline: Some(Arc::new(worker)),
             entrances: Arc::new(entrances),
-            args: request.args.clone(),
-            landlock: !request.waives(Waiver::Landlock),
+            program: Program::of_a_run(request.args.clone()),
+            landlock: (!request.waives(Waiver::Landlock)).then(|| Arc::new(Policy::of_a_run())),
+            filters: Arc::new(Filters::strict()),
+            capabilities: None,
             status: report.clone(),
         };
         let failed = |doing: &'static str| {
@@ -333,7 +337,7 @@ fn write_bundle(request: &Request) -> Result<(), SandboxError> {
 }
 
 /// Reads what the executor reported, to the end of file that `execve` makes.
-fn read_status(status: OwnedFd) -> Result<Option<u32>, SandboxError> {
+pub(crate) fn read_status(status: OwnedFd) -> Result<Option<u32>, SandboxError> {
     let mut text = String::new();
     std::fs::File::from(status)
         .take(LONGEST_STATUS)
@@ -342,7 +346,7 @@ fn read_status(status: OwnedFd) -> Result<Option<u32>, SandboxError> {
     parse_status(&text)
 }
 
-fn parse_status(text: &str) -> Result<Option<u32>, SandboxError> {
+pub(crate) fn parse_status(text: &str) -> Result<Option<u32>, SandboxError> {
     if let Some(reason) = text.lines().find_map(|line| line.strip_prefix(ERROR)) {
         return Err(SandboxError::Container {
             doing: "started".into(),
@@ -355,7 +359,7 @@ fn parse_status(text: &str) -> Result<Option<u32>, SandboxError> {
 }
 
 /// An error with its causes: the library's outermost message alone says little.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

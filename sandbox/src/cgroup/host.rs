@@ -173,6 +173,18 @@ impl<'a> MountLine<'a> {
         })
     }
 
+    /// The controllers of a v1 hierarchy, or its name where it has none.
+    pub(super) fn controllers(&self) -> Vec<String> {
+        const OF_THE_MOUNT: [&str; 5] = ["rw", "ro", "xattr", "clone_children", "noprefix"];
+        let options = self.super_options.split(',');
+        options
+            .filter(|option| {
+                !OF_THE_MOUNT.contains(option) && (!option.contains('=') || option.starts_with("name="))
+            })
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// True for a v1 hierarchy with this controller.
     pub(super) fn carries(&self, controller: Controller) -> bool {
         self.fs_type == "cgroup"

@@ -8,6 +8,9 @@
 mod files;
 mod host;
 mod leaf;
+mod pod;
+mod resources;
+mod systemd;
 mod view;
 
 use std::os::fd::OwnedFd;
@@ -18,6 +21,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 pub use host::{Controller, Hierarchies, Version};
+pub use pod::{PodCgroup, PodCgroupError, arm_v1_oom};
 pub use view::View;
 
 use files::{get, get_u64, open_dir, open_to_write, put, value_of};

@@ -1,0 +1,213 @@
+//! Keeping the host's cgroup hierarchies from the container library, and showing a container its own.
+//!
+//! The library would join every hierarchy by itself, slowly, and knows no other place for them than `/sys/fs/cgroup`.
+//! So the worker, in a mount namespace of its own, puts an empty directory there before it calls the library. What a
+//! spec asks to be mounted there is put in place afterwards, from outside, while PID 1 still waits for its start.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags};
+use nix::sched::CloneFlags;
+use oci_spec::runtime::Spec;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+};
+
+use crate::cgroup::PodCgroup;
+
+/// Where hierarchies are.
+const PLACE: &str = "/sys/fs/cgroup";
+
+/// The way back to the mount namespace that was left.
+pub(super) struct Host(std::fs::File);
+
+impl Host {
+    /// Goes back, so that the hierarchies can be reached again.
+    pub(super) fn reenter(self) -> Result<(), String> {
+        nix::sched::setns(self.0, CloneFlags::CLONE_NEWNS)
+            .map_err(|error| format!("going back to the host's mounts: {error}"))
+    }
+}
+
+/// Enters a mount namespace of our own, in which no hierarchy is mounted. Nothing of it reaches the host's.
+pub(super) fn hide() -> Result<Host, String> {
+    let failed = |doing: &'static str| move |error: &dyn std::fmt::Display| format!("{doing}: {error}");
+    let host = std::fs::File::open("/proc/self/ns/mnt")
+        .map_err(|error| failed("opening the mount namespace")(&error))?;
+    nix::sched::unshare(CloneFlags::CLONE_NEWNS)
+        .map_err(|error| failed("making a mount namespace")(&error))?;
+    // /sys alone: mounts that a pod shares with the host elsewhere must go on being shared.
+    rustix::mount::mount_change(
+        "/sys",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(|error| failed("making /sys private (is it mounted?)")(&error))?;
+    match nix::mount::umount2(PLACE, MntFlags::MNT_DETACH) {
+        Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
+        Err(error) => return Err(failed("leaving the cgroup hierarchies")(&error)),
+    }
+    nix::mount::mount(
+        Some("tmpfs"),
+        PLACE,
+        Some("tmpfs"),
+        MsFlags::MS_RDONLY,
+        Some("size=0,nr_inodes=1"),
+    )
+    .map_err(|error| failed("covering /sys/fs/cgroup")(&error))?;
+    Ok(Host(host))
+}
+
+/// Makes a cgroup namespace rooted where this process is: in the container's cgroups. On v1 containerd asks for none,
+/// and `/proc/self/cgroup` would show a container its place on the node.
+pub(super) fn own_view() -> Result<(), String> {
+    nix::sched::unshare(CloneFlags::CLONE_NEWCGROUP)
+        .map_err(|error| format!("making a cgroup namespace: {error}"))
+}
+
+/// What a spec wants mounted at `/sys/fs/cgroup`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    read_only: bool,
+}
+
+/// Takes the mount of type `cgroup` out of a spec.
+pub(super) fn take_mount(spec: &mut Spec) -> Option<Wanted> {
+    let mut wanted = None;
+    if let Some(mounts) = spec.mounts_mut() {
+        mounts.retain(|mount| {
+            let ours = mount
+                .typ()
+                .as_deref()
+                .is_some_and(|kind| kind == "cgroup" || kind == "cgroup2");
+            if ours && mount.destination() == Path::new(PLACE) {
+                let options = mount.options().iter().flatten();
+                wanted = Some(Wanted {
+                    read_only: options.clone().any(|option| option == "ro"),
+                });
+            }
+            !ours
+        });
+    }
+    wanted
+}
+
+/// The container's own directories, each as a mount that is nowhere yet.
+pub(super) struct Trees(Vec<(Option<String>, OwnedFd)>);
+
+/// Opens them, while the hierarchies can still be seen.
+pub(super) fn open(cgroup: &PodCgroup, wanted: Wanted) -> Result<Trees, String> {
+    let trees = cgroup.visible().into_iter().map(|(name, path)| {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = rustix::mount::open_tree(rustix::fs::CWD, &path, flags)?;
+        crate::sys::set_mount_attributes(&tree, attributes(wanted))?;
+        Ok((name, tree))
+    });
+    let trees: std::io::Result<_> = trees.collect();
+    Ok(Trees(trees.map_err(|error| {
+        format!("cloning the cgroup's mounts: {error}")
+    })?))
+}
+
+fn attributes(wanted: Wanted) -> MountAttrFlags {
+    let always = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    if wanted.read_only {
+        always | MountAttrFlags::MOUNT_ATTR_RDONLY
+    } else {
+        always
+    }
+}
+
+/// Enters the mount namespace of a container, by its first process, which has not begun.
+pub(super) fn enter(pid: i32) -> Result<(), String> {
+    std::fs::File::open(format!("/proc/{pid}/ns/mnt"))
+        .and_then(|namespace| Ok(nix::sched::setns(namespace, CloneFlags::CLONE_NEWNS)?))
+        .map_err(|error| format!("entering the container's mount namespace: {error}"))
+}
+
+/// Puts them in place in the mount namespace that the caller is in: the container's.
+pub(super) fn show(trees: Trees, wanted: Wanted) -> Result<(), String> {
+    let step = |doing: &'static str| {
+        move |error: &dyn std::fmt::Display| format!("mounting {PLACE}: {doing}: {error}")
+    };
+    // The image decides what is at its root, but not what is below the kernel's own sysfs.
+    let place = rustix::fs::openat2(
+        rustix::fs::CWD,
+        PLACE,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+    .map_err(|error| step("finding it")(&error))?;
+    let found = nix::sys::statfs::fstatfs(&place).map_err(|error| step("looking at it")(&error))?;
+    if found.filesystem_type() != nix::sys::statfs::SYSFS_MAGIC {
+        return Err(step("looking at it")(&"it is not on sysfs"));
+    }
+    let attach = |tree: &OwnedFd, at: &OwnedFd| {
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(tree, "", at, "", flags)
+    };
+    if let [(None, unified)] = trees.0.as_slice() {
+        return attach(unified, &place).map_err(|error| step("attaching it")(&error));
+    }
+    let over = tmpfs().map_err(|error| step("making a tmpfs")(&error))?;
+    attach(&over, &place).map_err(|error| step("attaching a tmpfs")(&error))?;
+    for (name, tree) in &trees.0 {
+        let name = name.as_deref().unwrap_or("unified");
+        let at = directory(&over, name).map_err(|error| step("making a directory")(&error))?;
+        attach(tree, &at).map_err(|error| step("attaching a hierarchy")(&error))?;
+    }
+    crate::sys::set_mount_attributes(&over, attributes(wanted))
+        .map_err(|error| step("closing the tmpfs")(&error))
+}
+
+fn directory(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o555))?;
+    rustix::fs::openat(
+        parent.as_fd(),
+        name,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+fn tmpfs() -> rustix::io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(&context, "mode", "755")?;
+    rustix::mount::fsconfig_set_string(&context, "size", "65536")?;
+    rustix::mount::fsconfig_create(&context)?;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+/// Mounts on a container's root count no setuid file and no device, whatever its image holds.
+pub(super) fn defuse_root(rootfs: &PathBuf) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| {
+        format!(
+            "taking devices and setuid files from {}: {error}",
+            rootfs.display()
+        )
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(rootfs, flags, Mode::empty()).map_err(|error| failed(&error))?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    crate::sys::set_mount_attributes(&root, attributes).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cgroup_mount_is_taken_out_and_remembered() {
+        let json = r#"{"ociVersion":"1.2.0","mounts":[
+            {"destination":"/proc","type":"proc","source":"proc"},
+            {"destination":"/sys/fs/cgroup","type":"cgroup","source":"cgroup","options":["ro","nosuid"]}]}"#;
+        let mut spec: Spec = serde_json::from_str(json).unwrap();
+        assert_eq!(take_mount(&mut spec), Some(Wanted { read_only: true }));
+        assert_eq!(spec.mounts().as_ref().unwrap().len(), 1);
+        assert_eq!(take_mount(&mut spec), None);
+    }
+}
