@@ -1,0 +1,281 @@
+//! The runtime's options, as the `options` table of a handler in containerd's configuration gives them.
+//!
+//! containerd's CRI plugin sends the table of a runtime that it does not know as TOML text, in a message of the type
+//! `runtimeoptions.v1.Options`. `ctr run --runtime-config-path` sends the path of a file instead.
+
+use std::path::{Path, PathBuf};
+
+use containerd_shim::protos::protobuf::CodedInputStream;
+use containerd_shim::protos::protobuf::well_known_types::any::Any;
+use sandglass_sandbox::pod::Policy;
+use serde::Deserialize;
+
+/// Longest options: far above what a table can need.
+const LONGEST: u64 = 64 << 10;
+
+/// What the runtime does to a container.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hardening {
+    /// A sandbox, whatever the pod says; what contradicts that is refused.
+    #[default]
+    Sandbox,
+    /// The pod's own spec, exactly.
+    Spec,
+}
+
+/// The options of one handler.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// `sandbox`, the default, or `spec`.
+    pub hardening: Hardening,
+    /// Have systemd make the cgroups, as a kubelet with `cgroupDriver: systemd` wants it. Needs cgroup v2.
+    #[serde(alias = "SystemdCgroup")]
+    pub systemd_cgroup: bool,
+    /// A cgroup for the shim itself, as an absolute path below the root of the hierarchies.
+    #[serde(alias = "ShimCgroup")]
+    pub shim_cgroup: String,
+    /// kubelet's root directory, if it is not `/var/lib/kubelet`.
+    pub kubelet_dir: Option<PathBuf>,
+    /// containerd's root and state directories, if they are not `/var/lib/containerd` and `/run/containerd`.
+    pub containerd_dirs: Option<Vec<PathBuf>>,
+    /// Bytes of each of `/work`, `/out` and `/tmp`, such as `128Mi`.
+    pub scratch: Option<String>,
+    /// Processes of a container whose pod sets no limit.
+    pub pids: Option<u32>,
+}
+
+/// Why options cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionsError {
+    /// A message of another runtime.
+    #[error(
+        "the runtime's options are of the type `{0}`: this runtime takes a TOML table (`runtimeoptions.v1.Options`)"
+    )]
+    Type(String),
+    /// Not a message.
+    #[error("the runtime's options cannot be decoded: {0}")]
+    Message(String),
+    /// The file cannot be read.
+    #[error("the runtime's options file {path}: {reason}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// Not TOML, an unknown key, a bad value.
+    #[error(
+        "the runtime's options: {0}; known keys are hardening (\"sandbox\" or \"spec\"), systemd_cgroup, shim_cgroup, kubelet_dir, containerd_dirs, scratch, pids"
+    )]
+    Toml(String),
+    /// A value out of bounds.
+    #[error("the runtime's option `{key}` is `{value}`: {allowed}")]
+    Value {
+        /// Which.
+        key: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+}
+
+impl Options {
+    /// Reads what containerd sent along. Nothing sent: the defaults.
+    ///
+    /// # Errors
+    /// Anything that is not a table of known keys with values in bounds.
+    pub fn read(any: Option<&Any>) -> Result<Self, OptionsError> {
+        let Some(any) = any.filter(|any| !any.type_url.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let name = any.type_url.rsplit('/').next().unwrap_or_default();
+        if name != "runtimeoptions.v1.Options" {
+            return Err(OptionsError::Type(name.to_owned()));
+        }
+        let (path, body) = fields(&any.value).map_err(|error| OptionsError::Message(error.to_string()))?;
+        match (body.is_empty(), path.is_empty()) {
+            (false, _) => Self::parse(&body),
+            (true, false) => Self::parse(&read_file(Path::new(&path))?),
+            (true, true) => Ok(Self::default()),
+        }
+    }
+
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// As [`Options::read`].
+    pub fn parse(text: &str) -> Result<Self, OptionsError> {
+        let options: Self =
+            toml::from_str(text).map_err(|error| OptionsError::Toml(error.message().to_owned()))?;
+        options.policy()?;
+        let below_root = options.shim_cgroup.is_empty()
+            || (options.shim_cgroup.starts_with('/')
+                && !options.shim_cgroup.split('/').any(|part| part == ".."));
+        if !below_root {
+            return Err(OptionsError::Value {
+                key: "shim_cgroup",
+                value: options.shim_cgroup,
+                allowed: "an absolute path without `..`",
+            });
+        }
+        Ok(options)
+    }
+
+    /// What the node decides for its sandboxes.
+    ///
+    /// # Errors
+    /// A value out of bounds.
+    pub fn policy(&self) -> Result<Policy, OptionsError> {
+        let default = Policy::default();
+        let absolute = |key: &'static str, path: &Path| {
+            if path.is_absolute() {
+                return Ok(path.to_owned());
+            }
+            let value = path.display().to_string();
+            Err(OptionsError::Value {
+                key,
+                value,
+                allowed: "an absolute path",
+            })
+        };
+        let kubelet_dir = self
+            .kubelet_dir
+            .as_deref()
+            .map(|path| absolute("kubelet_dir", path))
+            .transpose()?
+            .unwrap_or(default.kubelet_dir);
+        let dirs = self
+            .containerd_dirs
+            .as_ref()
+            .map(|dirs| dirs.iter().map(|dir| absolute("containerd_dirs", dir)).collect());
+        let scratch_bytes = match &self.scratch {
+            None => default.scratch_bytes,
+            Some(text) => sandglass_run::parse_bytes(text)
+                .ok()
+                .filter(|bytes| *bytes >= 1 << 20)
+                .ok_or_else(|| OptionsError::Value {
+                    key: "scratch",
+                    value: text.clone(),
+                    allowed: "a size of at least 1Mi, such as 128Mi",
+                })?,
+        };
+        let pids = self.pids.unwrap_or(default.pids);
+        if pids == 0 {
+            return Err(OptionsError::Value {
+                key: "pids",
+                value: "0".into(),
+                allowed: "1 or more",
+            });
+        }
+        Ok(Policy {
+            kubelet_dir,
+            containerd_dirs: dirs.transpose()?.unwrap_or(default.containerd_dirs),
+            scratch_bytes,
+            pids,
+        })
+    }
+}
+
+/// `config_path` (2) and `config_body` (3) of the message.
+fn fields(message: &[u8]) -> containerd_shim::protos::protobuf::Result<(String, String)> {
+    let (mut path, mut body) = (String::new(), String::new());
+    let mut input = CodedInputStream::from_bytes(message);
+    while let Some(tag) = input.read_raw_tag_or_eof()? {
+        match tag {
+            // Field 2 and 3, length-delimited.
+            18 => path = input.read_string()?,
+            26 => body = String::from_utf8_lossy(&input.read_bytes()?).into_owned(),
+            _ => containerd_shim::protos::protobuf::rt::skip_field_for_tag(tag, &mut input)?,
+        }
+    }
+    Ok((path, body))
+}
+
+fn read_file(path: &Path) -> Result<String, OptionsError> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
+        .map_err(|error| OptionsError::File {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(path: &str, body: &str) -> Any {
+        let mut value = vec![18, u8::try_from(path.len()).unwrap()];
+        value.extend(path.as_bytes());
+        value.extend([26, u8::try_from(body.len()).unwrap()]);
+        value.extend(body.as_bytes());
+        Any {
+            type_url: "runtimeoptions.v1.Options".into(),
+            value,
+            ..Any::default()
+        }
+    }
+
+    fn rejects(text: &str, says: &str) {
+        let error = Options::parse(text).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+
+    #[test]
+    fn without_options_a_container_is_a_sandbox() {
+        assert_eq!(Options::read(None).unwrap().hardening, Hardening::Sandbox);
+        assert_eq!(Options::read(Some(&message("", ""))).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn the_table_of_a_handler_is_taken() {
+        let options =
+            Options::read(Some(&message("", "hardening = \"spec\"\nSystemdCgroup = true\n"))).unwrap();
+        assert_eq!(options.hardening, Hardening::Spec);
+        assert!(options.systemd_cgroup);
+    }
+
+    #[test]
+    fn a_file_is_read_where_a_path_is_given() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "scratch = \"1Gi\"").unwrap();
+        let options = Options::read(Some(&message(file.path().to_str().unwrap(), ""))).unwrap();
+        assert_eq!(options.policy().unwrap().scratch_bytes, 1 << 30);
+        let error = Options::read(Some(&message("/no/such/file", ""))).unwrap_err();
+        assert!(error.to_string().contains("/no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_lists_the_known_ones() {
+        rejects("hardning = \"spec\"", "known keys are hardening");
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_is_an_error_that_says_what_is_allowed() {
+        rejects("hardening = \"none\"", "sandbox");
+        rejects("pids = 0", "1 or more");
+        rejects("scratch = \"lots\"", "128Mi");
+        rejects("kubelet_dir = \"var\"", "absolute path");
+        rejects("shim_cgroup = \"/a/../b\"", "without `..`");
+        rejects("hardening", "options");
+    }
+
+    #[test]
+    fn options_of_another_runtime_are_refused() {
+        let any = Any {
+            type_url: "containerd.runc.v1.Options".into(),
+            ..Any::default()
+        };
+        let error = Options::read(Some(&any)).unwrap_err();
+        assert!(
+            error.to_string().contains("containerd.runc.v1.Options"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! The shim as containerd starts it: `start`, `delete`, `-info`, and the server behind them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use containerd_shim::asynchronous::{ExitSignal, spawn};
+use containerd_shim::protos::protobuf::MessageField;
+use containerd_shim::protos::protobuf::well_known_types::any::Any;
+use containerd_shim::protos::types::introspection::RuntimeInfo;
+use containerd_shim::publisher::RemotePublisher;
+use containerd_shim::util::convert_to_timestamp;
+use containerd_shim::{Config, DeleteResponse, Error, Flags, Shim, StartOpts};
+use sandglass_sandbox::container;
+
+use crate::RUNTIME;
+use crate::container::Shared;
+use crate::events::Publisher;
+use crate::exits::Exits;
+use crate::options::Options;
+use crate::task::Task;
+
+/// CRI's annotation with the id of a container's pod: one shim serves all containers of it.
+const GROUP: &str = "io.kubernetes.cri.sandbox-id";
+/// The file in a bundle with the address of the shim that was started for it.
+const ADDRESS: &str = "address";
+/// The status of a container whose shim was lost: killed, as far as anyone can tell.
+const LOST: u32 = 137;
+
+/// Serves one call of containerd's.
+pub async fn run() {
+    let config = Config {
+        no_setup_logger: true,
+        // We wait for children ourselves: by pidfd, and never for one that a worker is about to name.
+        no_reaper: true,
+        ..Config::default()
+    };
+    containerd_shim::run::<Service>(RUNTIME, Some(config)).await;
+}
+
+/// What a call of containerd's says.
+pub struct Service {
+    id: String,
+    namespace: String,
+    socket: String,
+    exit: Arc<ExitSignal>,
+}
+
+#[async_trait]
+impl Shim for Service {
+    type T = Task;
+
+    async fn new(_runtime: &str, flags: &Flags, _config: &mut Config) -> Self {
+        // Huge pages would double what a shim takes; workers give them back to their containers.
+        let _ = container::prctl_thp(false);
+        if flags.action.is_empty() {
+            crate::log::start(flags.debug);
+        }
+        Self {
+            id: flags.id.clone(),
+            namespace: flags.namespace.clone(),
+            socket: flags.socket.clone(),
+            exit: Arc::default(),
+        }
+    }
+
+    async fn start_shim(&mut self, opts: StartOpts) -> Result<String, Error> {
+        let options = opts
+            .extensions
+            .iter()
+            .find(|any| any.type_url.contains("runtimeoptions"))
+            .map_or_else(|| Ok(Options::default()), |any| Options::read(Some(any)))
+            .map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        let group = group(Path::new("config.json")).unwrap_or_else(|| opts.id.clone());
+        let address = spawn(opts, &group, Vec::new()).await?;
+        enter_cgroup(&options, &address)?;
+        // For `delete`, should the shim be killed: nothing else tells where its socket was.
+        std::fs::write(ADDRESS, &address)
+            .map_err(|error| Error::Other(format!("writing the address: {error}")))?;
+        Ok(address)
+    }
+
+    async fn delete_shim(&mut self) -> Result<DeleteResponse, Error> {
+        let bundle = std::env::current_dir()
+            .map_err(|error| Error::Other(format!("the working directory: {error}")))?;
+        let name = bundle.file_name().and_then(|name| name.to_str());
+        if name != Some(self.id.as_str()) {
+            return Err(Error::InvalidArgument(format!(
+                "the working directory is not the bundle of {}",
+                self.id
+            )));
+        }
+        if let Ok(address) = std::fs::read_to_string(ADDRESS) {
+            remove_socket(&address);
+        }
+        container::remove(&bundle)
+            .map_err(|left| Error::Other(format!("something of {} is left: {left}", self.id)))?;
+        Ok(DeleteResponse {
+            exit_status: LOST,
+            exited_at: MessageField::some(convert_to_timestamp(None)),
+            ..DeleteResponse::default()
+        })
+    }
+
+    async fn wait(&mut self) {
+        self.exit.wait().await;
+        remove_socket(&self.socket);
+    }
+
+    async fn create_task_service(&self, publisher: RemotePublisher) -> Task {
+        let exits = Exits::default();
+        if let Err(error) = exits.sweep_on_sigchld() {
+            tracing::error!(%error, "orphans of containers will stay zombies");
+        }
+        let publisher = Publisher::new(publisher.address.clone(), self.namespace.clone());
+        let shared = container::own_program().map(|program| {
+            Arc::new(Shared {
+                publisher,
+                exits,
+                program,
+            })
+        });
+        Task::new(shared.map_err(|error| error.to_string()), self.exit.clone())
+    }
+
+    fn runtime_info(runtime: &str, options: Option<&Any>) -> Result<RuntimeInfo, Error> {
+        // A typo in a handler's options shows when containerd starts, and not first when a pod does.
+        Options::read(options).map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        Ok(crate::features::info(runtime))
+    }
+}
+
+/// Takes away a socket, and nothing that is not one.
+fn remove_socket(address: &str) {
+    use std::os::unix::fs::FileTypeExt;
+    let path = Path::new(address.strip_prefix("unix://").unwrap_or(address));
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// The pod that a container belongs to. Only the annotations are read: the spec may be large.
+fn group(path: &Path) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Annotated {
+        annotations: Option<std::collections::HashMap<String, String>>,
+    }
+    let file = std::fs::File::open(path).ok()?;
+    let spec: Annotated = serde_json::from_reader(std::io::BufReader::new(file)).ok()?;
+    spec.annotations?.remove(GROUP)
+}
+
+/// Puts the server, which was just started, into the cgroup of the options.
+fn enter_cgroup(options: &Options, address: &str) -> Result<(), Error> {
+    if options.shim_cgroup.is_empty() {
+        return Ok(());
+    }
+    let path = address.strip_prefix("unix://").unwrap_or(address);
+    let peer = std::os::unix::net::UnixStream::connect(path)
+        .and_then(|stream| Ok(rustix::net::sockopt::socket_peercred(&stream)?))
+        .map_err(|error| Error::Other(format!("finding the shim: {error}")))?;
+    let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
+    containerd_shim::cgroup::add_task_to_cgroup(&options.shim_cgroup, pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_of_a_pod_share_its_shim() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let spec = format!(r#"{{"ociVersion":"1.2.0","annotations":{{"{GROUP}":"pod"}}}}"#);
+        std::fs::write(file.path(), spec).unwrap();
+        assert_eq!(group(file.path()).as_deref(), Some("pod"));
+        std::fs::write(file.path(), "{}").unwrap();
+        assert_eq!(group(file.path()), None);
+        assert_eq!(group(Path::new("/no/such/file")), None);
+    }
+}
