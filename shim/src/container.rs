@@ -123,14 +123,21 @@ impl Container {
     ) -> Result<Arc<Self>> {
         let streams = Streams::open(&asked.stdio, &asked.bundle, "console.sock", uid)?;
         let (status, theirs) = container::status_pipe().map_err(|error| failed("making a pipe", error))?;
+        let mut rootfs = asked.rootfs.clone();
+        // The root of a sandbox is read-only.
+        let volatile = rootfs
+            .iter_mut()
+            .filter(|_| confined)
+            .find_map(Mount::volatile);
         let prepare =
-            serde_json::to_value(&asked.rootfs).map_err(|error| failed("the mounts of the root", error))?;
+            serde_json::to_value(&rootfs).map_err(|error| failed("the mounts of the root", error))?;
         let request = Request::Create(Create {
             id: asked.id.clone(),
             bundle: asked.bundle.clone(),
             confined,
             systemd_cgroup: asked.options.systemd_cgroup,
             console: streams.console_path(),
+            volatile,
             prepare,
         });
         let (done, in_flight) = work(&shared, &request, &streams.theirs, &theirs).await?;

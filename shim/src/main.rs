@@ -21,6 +21,7 @@ mod oom;
 mod options;
 mod process;
 mod receipt;
+mod rest;
 mod rootfs;
 mod service;
 mod stats;

@@ -1,5 +1,7 @@
 //! Mounting a container's root, in the worker: there is one thread, and the shim waits for nothing meanwhile.
 
+use std::path::PathBuf;
+
 use containerd_shim::mount::mount_rootfs;
 use sandglass_sandbox::container::{Create, Places};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,18 @@ impl From<&containerd_shim::protos::api::Mount> for Mount {
             source: mount.source.clone(),
             options: mount.options.clone(),
         }
+    }
+}
+
+impl Mount {
+    /// For a root that nothing is written to but mount points: has an overlay forget at its end what a crash of the
+    /// machine would have lost. Without, taking it away waits until the whole file system below is on its disk.
+    /// Answers with the overlay's working directory, in which the kernel notes it.
+    pub fn volatile(&mut self) -> Option<PathBuf> {
+        let workdir = self.options.iter().find_map(|option| option.strip_prefix("workdir="))?;
+        let workdir = (self.kind == "overlay").then(|| PathBuf::from(workdir))?;
+        self.options.push("volatile".into());
+        Some(workdir)
     }
 }
 
@@ -47,4 +61,27 @@ pub fn mount(create: &Create) -> Result<(), String> {
     }
     // A long list of layers is mounted from within their directory.
     std::env::set_current_dir("/").map_err(|error| format!("leaving the layers' directory: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(kind: &str, options: &[&str]) -> Mount {
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        Mount {
+            kind: kind.into(),
+            source: kind.into(),
+            options,
+        }
+    }
+
+    #[test]
+    fn only_an_overlay_that_can_be_written_to_is_made_volatile() {
+        let mut overlay = mount("overlay", &["workdir=/w", "upperdir=/u", "lowerdir=/l"]);
+        assert_eq!(overlay.volatile(), Some("/w".into()));
+        assert!(overlay.options.contains(&"volatile".to_owned()));
+        assert_eq!(mount("overlay", &["lowerdir=/l:/m"]).volatile(), None);
+        assert_eq!(mount("bind", &["workdir=/w"]).volatile(), None);
+    }
 }

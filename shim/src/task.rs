@@ -29,6 +29,7 @@ use crate::container::{Asked, Container, Shared};
 use crate::error::{Code, Result, failed, invalid, not_found, precondition, status};
 use crate::exits::Exit;
 use crate::options::Options;
+use crate::rest::Rest;
 use crate::rootfs::Mount;
 
 /// containerd's context of a call, of which nothing is needed.
@@ -41,6 +42,7 @@ pub struct Task(Arc<Inner>);
 struct Inner {
     shared: std::result::Result<Arc<Shared>, String>,
     exit: Arc<ExitSignal>,
+    rest: Rest,
     containers: Mutex<Containers>,
 }
 
@@ -65,6 +67,7 @@ impl Inner {
     }
 
     fn find(&self, id: &str) -> Result<Arc<Container>> {
+        self.rest.disturb();
         self.lock()
             .made
             .get(id)
@@ -92,6 +95,7 @@ impl Inner {
     }
 
     async fn create(self: Arc<Self>, request: CreateTaskRequest) -> Result<u32> {
+        self.rest.disturb();
         let shared = self.shared()?;
         if !is_id(&request.id) {
             return Err(invalid(format!(
@@ -185,6 +189,7 @@ impl Task {
         Self(Arc::new(Inner {
             shared,
             exit,
+            rest: Rest::watch(),
             containers: Mutex::default(),
         }))
     }

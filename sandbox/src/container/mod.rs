@@ -51,6 +51,8 @@ pub struct Create {
     pub systemd_cgroup: bool,
     /// The socket that gets the terminal's other end, for a process that has one.
     pub console: Option<PathBuf>,
+    /// The working directory of the overlay that is the root, where that is mounted `volatile`.
+    pub volatile: Option<PathBuf>,
     /// What the caller's own preparation needs, such as the mounts of the root.
     pub prepare: serde_json::Value,
 }
@@ -99,6 +101,9 @@ pub struct Record {
     pub cgroup: PodCgroup,
     /// As [`Create::confined`].
     pub confined: bool,
+    /// As [`Create::volatile`].
+    #[serde(default)]
+    pub volatile: Option<PathBuf>,
 }
 
 /// The places below a bundle.
@@ -212,11 +217,14 @@ pub fn remove(bundle: &Path) -> Result<(), String> {
     let places = Places::of(bundle);
     let mut left = Vec::new();
     match read_record(bundle) {
-        Ok(Some(record)) => left.extend(record.cgroup.remove().err()),
-        Ok(None) => {}
+        Ok(Some(record)) => {
+            left.extend(record.cgroup.remove().err());
+            left.extend(unmount(&places.rootfs).err());
+            record.volatile.as_deref().map(forget_volatile);
+        }
+        Ok(None) => left.extend(unmount(&places.rootfs).err()),
         Err(error) => left.push(format!("{}: {error}", places.record().display())),
     }
-    left.extend(unmount(&places.rootfs).err());
     match std::fs::remove_dir_all(&places.state) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             left.push(format!("{}: {error}", places.state.display()));
@@ -227,6 +235,14 @@ pub fn remove(bundle: &Path) -> Result<(), String> {
         Ok(())
     } else {
         Err(left.join(", "))
+    }
+}
+
+/// Lets an overlay that was mounted `volatile` be mounted again: the kernel refuses that until somebody who knows that
+/// the machine did not crash in between takes its note away (overlayfs in the kernel's documentation).
+fn forget_volatile(workdir: &Path) {
+    for note in ["work/incompat/volatile", "work/incompat"] {
+        let _ = std::fs::remove_dir(workdir.join(note));
     }
 }
 

@@ -170,6 +170,7 @@ fn make_cgroup(create: &Create, places: &Places, spec: &Spec) -> Result<PodCgrou
         let record = Record {
             cgroup: cgroup.clone(),
             confined: create.confined,
+            volatile: create.volatile.clone(),
         };
         serde_json::to_vec(&record)
             .map_err(std::io::Error::other)
