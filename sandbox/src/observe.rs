@@ -68,6 +68,11 @@ impl Observed {
             return None;
         }
         let observed = parse(&status);
+        // Read after the status: one that is ending now may have let go of its filters before, and was confined.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        if is_exiting(&stat) {
+            return None;
+        }
         Some(Self {
             uid: *observed.uids.first()?,
             capabilities: observed.capabilities,
@@ -87,6 +92,17 @@ impl Observed {
             format!("{all:016x}")
         }
     }
+}
+
+/// The kernel's mark of a process that has begun to end (`PF_EXITING`), among the flags of `/proc/PID/stat`
+/// (proc_pid_stat(5)). True where it cannot be told.
+fn is_exiting(stat: &str) -> bool {
+    const EXITING: u64 = 4;
+    // The second field is a name, which may hold anything; the flags are the seventh after it.
+    let flags = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.split(' ').nth(6)?.parse::<u64>().ok());
+    flags.is_none_or(|flags| flags & EXITING != 0)
 }
 
 fn read(path: &str) -> Result<String, SandboxError> {
@@ -157,6 +173,16 @@ mod tests {
     const STATUS: &str = "Name:\trunner\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t \nNStgid:\t40\t1\n\
         CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n\
         CapBnd:\t0000000000000001\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n";
+
+    #[test]
+    fn a_process_that_has_begun_to_end_is_told_by_its_flags() {
+        let stat = |flags| format!("7 (a) b (c) S 1 7 7 0 -1 {flags} 128 0");
+        assert!(!is_exiting(&stat("4194560")));
+        assert!(is_exiting(&stat("4194564")));
+        assert!(is_exiting("7 (a"));
+        let own = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!is_exiting(&own), "{own}");
+    }
 
     #[test]
     fn takes_each_fact_from_its_own_line() {

@@ -6,7 +6,7 @@
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.11, which no kernel with a Landlock that we accept is.
-pub(crate) fn cloexec_from_three() -> std::io::Result<()> {
+pub fn cloexec_from_three() -> std::io::Result<()> {
     // SAFETY: close_range(2) with CLOSE_RANGE_CLOEXEC takes three integers, reads and writes no memory of ours
     // and closes nothing: it only sets a flag on descriptors, which the execve that follows acts on.
     let result = unsafe {
@@ -68,6 +68,28 @@ pub(crate) fn set_mount_attributes(
     mount_setattr(mount, false, &asked)
 }
 
+/// Maps the ids of a mount that is in no tree yet as a user namespace does, and sets attributes; with those below it
+/// where `recursive`.
+///
+/// # Errors
+/// EINVAL where the file system has no mapped ids, EPERM where they are mapped already or the namespace is our own.
+pub(crate) fn map_mount_ids(
+    mount: &std::os::fd::OwnedFd,
+    user_namespace: std::os::fd::BorrowedFd<'_>,
+    attributes: rustix::mount::MountAttrFlags,
+    recursive: bool,
+) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let userns_fd = u64::try_from(user_namespace.as_raw_fd()).map_err(std::io::Error::other)?;
+    let asked = nix::libc::mount_attr {
+        attr_set: u64::from(attributes.bits()) | nix::libc::MOUNT_ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd,
+    };
+    mount_setattr(mount, recursive, &asked)
+}
+
 /// Sets the propagation of a mount, and of those below it where `recursive`: one of the kernel's `MS_` values.
 ///
 /// # Errors
@@ -110,6 +132,23 @@ fn mount_setattr(
     } else {
         Err(std::io::Error::last_os_error())
     }
+}
+
+/// The user namespace that a namespace belongs to: whoever has CAP_SYS_ADMIN there may join it (ioctl_ns(2)).
+///
+/// # Errors
+/// ENOTTY for a descriptor of something else; EPERM where that is none of the caller's own or below.
+pub(crate) fn owner_of_namespace(
+    namespace: std::os::fd::BorrowedFd<'_>,
+) -> std::io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    // SAFETY: NS_GET_USERNS takes no argument and touches no memory of ours. The descriptor is borrowed, so it is open.
+    let found = unsafe { nix::libc::ioctl(namespace.as_raw_fd(), nix::libc::NS_GET_USERNS) };
+    if found < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made this descriptor for us, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(found) })
 }
 
 /// Sends any signal of the kernel to a process, real-time ones included, which the signal types of the libraries leave

@@ -28,6 +28,8 @@ use crate::terminal::Console;
 
 /// Longest answer of a worker, and longest line of a process that cannot begin, in bytes.
 const LONGEST_ANSWER: u64 = 64 << 10;
+/// How long the answer of a worker that is gone may still be on its way.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Longest `config.json`, in bytes: containerd's own messages are bounded by this.
 const LONGEST_SPEC: u64 = 16 << 20;
 /// How long the ends of exec'ed processes are awaited before the end of their container is told.
@@ -78,6 +80,8 @@ pub struct Container {
     /// PID 1 says here why it cannot begin.
     status: Mutex<Option<OwnedFd>>,
     oom_kills: AtomicU64,
+    /// Held by each exec while its worker is at work.
+    joining: tokio::sync::RwLock<()>,
 }
 
 impl Container {
@@ -105,7 +109,13 @@ impl Container {
                 "the request and config.json do not agree on whether the process has a terminal",
             ));
         }
-        container::write_spec(&asked.bundle, &spec).map_err(|error| failed("writing the spec", error))?;
+        container::write_spec(&asked.bundle, &spec).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => crate::error::status(
+                crate::error::Code::ALREADY_EXISTS,
+                format!("bundle {:?} holds a container already", asked.bundle),
+            ),
+            _ => failed("writing the spec", error),
+        })?;
         drop(spec);
         let made = Self::make(shared, &asked, confined, own_pids, uid).await;
         if made.is_err() {
@@ -125,10 +135,7 @@ impl Container {
         let (status, theirs) = container::status_pipe().map_err(|error| failed("making a pipe", error))?;
         let mut rootfs = asked.rootfs.clone();
         // The root of a sandbox is read-only.
-        let volatile = rootfs
-            .iter_mut()
-            .filter(|_| confined)
-            .find_map(Mount::volatile);
+        let volatile = rootfs.iter_mut().filter(|_| confined).find_map(Mount::volatile);
         let prepare =
             serde_json::to_value(&rootfs).map_err(|error| failed("the mounts of the root", error))?;
         let request = Request::Create(Create {
@@ -171,6 +178,7 @@ impl Container {
             oom_kills: AtomicU64::new(record.cgroup.oom_kills().unwrap_or(0)),
             cgroup: record.cgroup,
             status: Mutex::new(Some(status)),
+            joining: tokio::sync::RwLock::default(),
             shared,
         });
         tokio::spawn(made.clone().await_init(child));
@@ -189,11 +197,11 @@ impl Container {
     /// FAILED_PRECONDITION unless it was just created; the sentence of a process that could not begin.
     pub async fn start(&self) -> Result<u32> {
         let _turn = self.init.turn.lock().await;
-        if self.init.phase() != Phase::Created {
-            return Err(precondition(format!(
-                "container {} has been started already",
-                self.id
-            )));
+        let id = &self.id;
+        match self.init.phase() {
+            Phase::Created => {}
+            Phase::Running => return Err(precondition(format!("container {id} has been started already"))),
+            Phase::Stopped => return Err(precondition(format!("container {id} is stopped"))),
         }
         let status = lock(&self.status)
             .take()
@@ -248,9 +256,7 @@ impl Container {
                 "exec id {id:?} is not a plain name of at most 76 characters"
             )));
         }
-        if self.init.phase() != Phase::Running {
-            return Err(precondition(format!("container {} is not running", self.id)));
-        }
+        self.takes_execs()?;
         let mut asked: OciProcess = serde_json::from_slice(process)
             .map_err(|error| invalid(format!("the exec's process: {error}")))?;
         asked.set_terminal(Some(stdio.terminal));
@@ -272,6 +278,20 @@ impl Container {
         Ok(())
     }
 
+    /// A paused container would freeze the worker that joins it.
+    fn takes_execs(&self) -> Result<()> {
+        if self.init.phase() != Phase::Running {
+            return Err(precondition(format!("container {} is not running", self.id)));
+        }
+        if self.paused.load(Ordering::SeqCst) {
+            return Err(precondition(format!(
+                "container {} is paused: resume it first",
+                self.id
+            )));
+        }
+        Ok(())
+    }
+
     fn exec_file(&self, id: &str) -> PathBuf {
         Places::of(&self.bundle).state.join(format!("exec-{id}.json"))
     }
@@ -283,9 +303,7 @@ impl Container {
     pub async fn start_exec(self: &Arc<Self>, id: &str) -> Result<u32> {
         let process = self.process(id)?;
         let turn = process.turn.lock().await;
-        if self.init.phase() != Phase::Running {
-            return Err(precondition(format!("container {} is not running", self.id)));
-        }
+        self.takes_execs()?;
         if process.phase() != Phase::Created || process.pid() != 0 {
             return Err(precondition(format!("exec {id} has been started already")));
         }
@@ -308,13 +326,20 @@ impl Container {
         let unused = unused
             .try_clone_to_owned()
             .map_err(|error| failed("making a pipe", error))?;
-        let (done, in_flight) = work(&self.shared, &request, &streams.theirs, &unused).await?;
-        let child = self
-            .shared
-            .exits
-            .watch(done.pid, &in_flight)
-            .map_err(|error| failed("watching the exec", error))?;
-        drop(in_flight);
+        let joining = self.joining.read().await;
+        let joined = work(&self.shared, &request, &streams.theirs, &unused).await;
+        let joined = joined.and_then(|(done, in_flight)| {
+            let child = self.shared.exits.watch(done.pid, &in_flight);
+            Ok((done, child.map_err(|error| failed("watching the exec", error))?))
+        });
+        drop(joining);
+        let (done, child) = match joined {
+            Ok(joined) => joined,
+            Err(error) => {
+                self.end_strays().await;
+                return Err(error);
+            }
+        };
         say(&self.id, id, &done);
         process.born(done.pid, child.handle());
         if let Err(error) = streams.connect(&process).await {
@@ -337,9 +362,28 @@ impl Container {
         looked.map(|()| pid)
     }
 
+    /// Ends what a worker that was killed left in the container: a process on its way to a program, or in it, of which
+    /// nobody ever learns the id.
+    async fn end_strays(&self) {
+        // None is on its way while it is held.
+        let _alone = self.joining.write().await;
+        for pid in self.cgroup.processes() {
+            // Without a PID namespace of its own an orphan of the container becomes our child, too; it has a right to be.
+            if self.shared.exits.is_stray(pid) && (self.own_pids || container::is_unborn(pid)) {
+                tracing::warn!(
+                    container = self.id,
+                    pid,
+                    "a worker left a process behind, which is ended"
+                );
+                container::kill(pid);
+            }
+        }
+    }
+
     async fn await_exec(self: Arc<Self>, process: Arc<Process>, child: Child) {
         let exit = child.wait().await;
         let _turn = process.turn.lock().await;
+        self.tell_oom();
         process.stopped(exit);
         self.tell_exit(&process, exit);
     }
@@ -432,6 +476,8 @@ impl Container {
         let process = self.process(exec)?;
         if !all {
             process.signal(signal)?;
+        } else if process.phase() == Phase::Stopped {
+            return Err(crate::process::finished());
         } else if signal == 9 {
             let cgroup = self.cgroup.clone();
             tokio::task::spawn_blocking(move || cgroup.kill())
@@ -440,7 +486,7 @@ impl Container {
         } else {
             self.cgroup
                 .signal(signal)
-                .map_err(|error| failed("signalling", error))?;
+                .map_err(|error| crate::process::not_sent(signal, error))?;
         }
         if signal == 9 && self.paused.load(Ordering::SeqCst) {
             // On v1 a frozen process does not even die.
@@ -478,6 +524,7 @@ impl Container {
         process.drain().await;
         lock(&self.execs).remove(id);
         let _ = std::fs::remove_file(self.exec_file(id));
+        process.never_again(exit);
         Ok((process.pid(), exit))
     }
 
@@ -495,7 +542,11 @@ impl Container {
         };
         let execs: Vec<Arc<Process>> = lock(&self.execs).values().cloned().collect();
         for exec in execs {
+            // One that is being started comes to its end, since its container is over.
+            let turn = tokio::time::timeout(EXECS_END_WITHIN, exec.turn.lock()).await;
             exec.drain().await;
+            exec.never_again(Exit::killed());
+            drop(turn);
         }
         self.init.drain().await;
         let bundle = self.bundle.clone();
@@ -528,7 +579,15 @@ fn read_spec(bundle: &Path) -> Result<Spec> {
     if body.len() as u64 > LONGEST_SPEC {
         return Err(invalid(format!("{}: longer than 16 MiB", path.display())));
     }
-    serde_json::from_slice(&body).map_err(|error| invalid(format!("config.json is not an OCI spec: {error}")))
+    let spec: Spec = serde_json::from_slice(&body)
+        .map_err(|error| invalid(format!("config.json is not an OCI spec: {error}")))?;
+    if !spec.version().starts_with("1.") {
+        return Err(invalid(format!(
+            "ociVersion is {:?}, and this runtime reads specs of the versions 1.x",
+            spec.version()
+        )));
+    }
+    Ok(spec)
 }
 
 fn harden(spec: Spec, options: &Options) -> Result<Spec> {
@@ -556,10 +615,17 @@ async fn work(
     let answer = tokio::net::UnixStream::from_std(spawned.answer).map_err(io)?;
     let mut body = Vec::new();
     // A line: the end of the stream would not come, since a created container is a copy of the worker, socket and all.
-    let read = tokio::io::BufReader::new(answer.take(LONGEST_ANSWER))
-        .read_until(b'\n', &mut body)
-        .await;
-    let exit = child.wait().await;
+    let mut answer = tokio::io::BufReader::new(answer.take(LONGEST_ANSWER));
+    let mut end = std::pin::pin!(child.wait());
+    let (read, exit) = tokio::select! {
+        biased;
+        read = answer.read_until(b'\n', &mut body) => (read, end.await),
+        // It was killed, for all that is known; and such a copy may hold the stream open for ever.
+        exit = &mut end => {
+            let rest = answer.read_until(b'\n', &mut body);
+            (tokio::time::timeout(LAST_WORDS, rest).await.unwrap_or(Ok(0)), exit)
+        }
+    };
     read.map_err(io)?;
     let done = container::parse_reply(&body).map_err(|error| match exit.status {
         0 | 1 => failed("making the sandbox", error),

@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use containerd_shim::event::Event;
-use containerd_shim::protos::protobuf::EnumOrUnknown;
+use containerd_shim::protos::protobuf::well_known_types::any::Any;
+use containerd_shim::protos::protobuf::{EnumOrUnknown, Message};
 use containerd_shim::protos::shim::event::Envelope;
 use containerd_shim::protos::shim::events::ForwardRequest;
 use containerd_shim::protos::shim_async::{Client, EventsClient};
 use containerd_shim::protos::ttrpc::context;
-use containerd_shim::util::{convert_to_any, timestamp};
+use containerd_shim::util::timestamp;
 use tokio::sync::mpsc;
 
 /// Events that wait while containerd is away.
@@ -44,9 +45,9 @@ impl Publisher {
     }
 
     /// Puts an event into the queue. Never waits, so that no call can fail or stall for want of a listener.
-    pub fn publish(&self, event: impl Event + 'static) {
+    pub fn publish<E: Event + Message>(&self, event: E) {
         let topic = event.topic();
-        let envelope = convert_to_any(Box::new(event)).and_then(|event| {
+        let envelope = pack("containerd.events", &event).and_then(|event| {
             Ok(Envelope {
                 timestamp: Some(timestamp()?).into(),
                 namespace: self.namespace.clone(),
@@ -67,6 +68,19 @@ impl Publisher {
             Err(error) => tracing::error!(topic, %error, "an event cannot be encoded"),
         }
     }
+}
+
+/// Puts a message into an envelope by its package and name. The library would look the name up in a description of
+/// the whole protocol, which it builds in memory for that.
+///
+/// # Errors
+/// The message cannot be encoded.
+pub fn pack<M: Message>(package: &str, message: &M) -> containerd_shim::Result<Any> {
+    Ok(Any {
+        type_url: format!("{package}.{}", M::NAME),
+        value: message.write_to_bytes()?,
+        ..Any::default()
+    })
 }
 
 async fn deliver(address: String, mut waiting: mpsc::Receiver<Envelope>) {
@@ -106,4 +120,24 @@ pub fn status(
     of: containerd_shim::protos::api::Status,
 ) -> EnumOrUnknown<containerd_shim::protos::api::Status> {
     EnumOrUnknown::new(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use containerd_shim::protos::events::task::{TaskExit, TaskOOM};
+    use containerd_shim::protos::protobuf::MessageFull;
+    use containerd_shim::protos::shim::oci::ProcessDetails;
+
+    /// The names that are put together here are those of the protocol's own description.
+    #[test]
+    fn a_message_is_packed_under_its_full_name() {
+        fn check<M: MessageFull>(package: &str) {
+            let packed = pack(package, &M::new()).unwrap();
+            assert_eq!(packed.type_url, M::descriptor().full_name());
+        }
+        check::<TaskExit>("containerd.events");
+        check::<TaskOOM>("containerd.events");
+        check::<ProcessDetails>("containerd.runc.v1");
+    }
 }

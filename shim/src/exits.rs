@@ -165,6 +165,11 @@ impl Exits {
         })
     }
 
+    /// True for a child of ours that nobody waits for.
+    pub fn is_stray(&self, pid: i32) -> bool {
+        !self.lock().awaited.contains(&pid) && parent(pid) == Some(std::process::id())
+    }
+
     fn forget(&self, pid: i32) {
         self.lock().awaited.remove(&pid);
         // It may have stood before others that nobody waits for.
@@ -192,6 +197,13 @@ impl Exits {
         // What it guards is whole after every statement, so a panic elsewhere spoils nothing.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The parent of a process.
+fn parent(pid: i32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }
 
 impl Drop for InFlight {

@@ -1,18 +1,21 @@
 //! What the runtime can do, in the words of the OCI runtime-spec's features document.
 //!
-//! containerd asks when it starts, for every handler. It advertises user namespaces to the kubelet only where ID-mapped
-//! mounts are there; they are not, so a pod with `hostUsers: false` is not placed here.
+//! containerd asks when it starts, for every handler. It advertises user namespaces to the kubelet where the document has
+//! them together with ID-mapped mounts: only then is a pod with `hostUsers: false` placed here.
 
 use containerd_shim::protos::protobuf::MessageField;
 use containerd_shim::protos::protobuf::well_known_types::any::Any;
 use containerd_shim::protos::types::introspection::{RuntimeInfo, RuntimeVersion};
 use serde_json::json;
 
+use crate::options::Hardening;
+
 /// The type by which containerd knows the document.
 const TYPE_URL: &str = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 
-/// The answer to `-info`.
-pub fn info(runtime: &str) -> RuntimeInfo {
+/// The answer to `-info`, for a handler that does so much to its containers. A sandbox refuses a pod's own user
+/// namespace, so it advertises none.
+pub fn info(runtime: &str, hardening: Hardening) -> RuntimeInfo {
     RuntimeInfo {
         name: runtime.to_owned(),
         version: MessageField::some(RuntimeVersion {
@@ -21,15 +24,16 @@ pub fn info(runtime: &str) -> RuntimeInfo {
         }),
         features: MessageField::some(Any {
             type_url: TYPE_URL.to_owned(),
-            value: features().to_string().into_bytes(),
+            value: features(hardening).to_string().into_bytes(),
             ..Any::default()
         }),
         ..RuntimeInfo::default()
     }
 }
 
-fn features() -> serde_json::Value {
-    json!({
+fn features(hardening: Hardening) -> serde_json::Value {
+    let users = hardening == Hardening::Spec;
+    let mut features = json!({
         "ociVersionMin": "1.0.0",
         "ociVersionMax": "1.3.0",
         "mountOptions": [
@@ -56,10 +60,14 @@ fn features() -> serde_json::Value {
             },
             "apparmor": { "enabled": true },
             "selinux": { "enabled": false },
-            "mountExtensions": { "idmap": { "enabled": false } }
+            "mountExtensions": { "idmap": { "enabled": users } }
         },
         "annotations": { "dev.sandglass.runtime.landlock.abi.min": "6" }
-    })
+    });
+    if let Some(namespaces) = features["linux"]["namespaces"].as_array_mut().filter(|_| users) {
+        namespaces.push("user".into());
+    }
+    features
 }
 
 #[cfg(test)]
@@ -67,16 +75,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_user_namespace_is_advertised_without_mapped_mounts() {
-        let features = features();
-        assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], false);
-        let namespaces = features["linux"]["namespaces"].as_array().unwrap();
-        assert!(!namespaces.iter().any(|name| name == "user"));
+    fn user_namespaces_and_mapped_mounts_are_advertised_together_and_not_by_a_sandbox() {
+        for (hardening, users) in [(Hardening::Sandbox, false), (Hardening::Spec, true)] {
+            let features = features(hardening);
+            assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], users);
+            let namespaces = features["linux"]["namespaces"].as_array().unwrap();
+            assert_eq!(namespaces.iter().any(|name| name == "user"), users);
+        }
     }
 
     #[test]
     fn the_document_is_one_of_the_oci() {
-        let read: oci_spec::runtime::Features = serde_json::from_value(features()).unwrap();
-        assert_eq!(read.oci_version_min(), "1.0.0");
+        for hardening in [Hardening::Sandbox, Hardening::Spec] {
+            let read: oci_spec::runtime::Features = serde_json::from_value(features(hardening)).unwrap();
+            assert_eq!(read.oci_version_min(), "1.0.0");
+        }
     }
 }

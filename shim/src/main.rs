@@ -23,6 +23,7 @@ mod process;
 mod receipt;
 mod rest;
 mod rootfs;
+mod server;
 mod service;
 mod stats;
 mod task;
@@ -38,6 +39,14 @@ fn main() -> ExitCode {
     // Before anything else, while this process has one thread.
     if sandglass_sandbox::container::is_worker() {
         return sandglass_sandbox::container::worker_main(rootfs::mount);
+    }
+    // What whoever started us left open is not for the server and what it starts.
+    if let Err(error) = sandglass_sandbox::container::cloexec_from_three() {
+        eprintln!(
+            "{}: closing inherited descriptors: {error}",
+            env!("CARGO_BIN_NAME")
+        );
+        return ExitCode::FAILURE;
     }
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     if matches!(

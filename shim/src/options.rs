@@ -2,16 +2,27 @@
 //!
 //! containerd's CRI plugin sends the table of a runtime that it does not know as TOML text, in a message of the type
 //! `runtimeoptions.v1.Options`. `ctr run --runtime-config-path` sends the path of a file instead.
+//!
+//! A handler without a table has the mode that the shim's name says: there must be one that needs no table, since
+//! containerd's CRI plugin (up to 2.4) makes no container with a user namespace for a handler that has one, unless it is
+//! runc's. To a handler that has none it then sends runc's options, with the owner of the container's streams.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use containerd_shim::protos::protobuf::CodedInputStream;
 use containerd_shim::protos::protobuf::well_known_types::any::Any;
+use containerd_shim::protos::protobuf::{CodedInputStream, Message};
+use containerd_shim::protos::shim::oci;
 use sandglass_sandbox::pod::Policy;
 use serde::Deserialize;
 
 /// Longest options: far above what a table can need.
 const LONGEST: u64 = 64 << 10;
+
+/// How the program is called as the runtime `io.containerd.sandglass-spec.v1`.
+const SPEC_PROGRAM: &str = "containerd-shim-sandglass-spec-v1";
+/// What `start` tells the server of the name that it was called by: the server is started by another.
+pub const UNTOLD: &str = "SANDGLASS_SHIM_HARDENING";
 
 /// What the runtime does to a container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -22,6 +33,32 @@ pub enum Hardening {
     Sandbox,
     /// The pod's own spec, exactly.
     Spec,
+}
+
+impl Hardening {
+    /// The mode of a handler without a table, by the name under which containerd calls the program.
+    pub fn of_program(name: Option<&OsStr>) -> Self {
+        match name.map(Path::new).and_then(Path::file_name) {
+            Some(file) if file == SPEC_PROGRAM => Self::Spec,
+            _ => Self::Sandbox,
+        }
+    }
+
+    /// The same in the server, by the value of [`UNTOLD`].
+    pub fn of_variable(value: Option<&OsStr>) -> Self {
+        match value {
+            Some(word) if word == Self::Spec.word() => Self::Spec,
+            _ => Self::Sandbox,
+        }
+    }
+
+    /// As a table has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Spec => "spec",
+        }
+    }
 }
 
 /// The options of one handler.
@@ -83,15 +120,22 @@ pub enum OptionsError {
 }
 
 impl Options {
-    /// Reads what containerd sent along. Nothing sent: the defaults.
+    /// Reads what containerd sent along. Nothing sent: the defaults, in the mode `untold`.
     ///
     /// # Errors
     /// Anything that is not a table of known keys with values in bounds.
-    pub fn read(any: Option<&Any>) -> Result<Self, OptionsError> {
+    pub fn read(any: Option<&Any>, untold: Hardening) -> Result<Self, OptionsError> {
+        let defaults = Self {
+            hardening: untold,
+            ..Self::default()
+        };
         let Some(any) = any.filter(|any| !any.type_url.is_empty()) else {
-            return Ok(Self::default());
+            return Ok(defaults);
         };
         let name = any.type_url.rsplit('/').next().unwrap_or_default();
+        if name == "containerd.runc.v1.Options" && says_only_who_owns_streams(&any.value) {
+            return Ok(defaults);
+        }
         if name != "runtimeoptions.v1.Options" {
             return Err(OptionsError::Type(name.to_owned()));
         }
@@ -99,7 +143,7 @@ impl Options {
         match (body.is_empty(), path.is_empty()) {
             (false, _) => Self::parse(&body),
             (true, false) => Self::parse(&read_file(Path::new(&path))?),
-            (true, true) => Ok(Self::default()),
+            (true, true) => Ok(defaults),
         }
     }
 
@@ -179,6 +223,20 @@ impl Options {
     }
 }
 
+/// True for options of runc's in which nothing is set but the owner of a container's streams. We find that out
+/// ourselves, from the kernel.
+fn says_only_who_owns_streams(message: &[u8]) -> bool {
+    let Ok(options) = oci::Options::parse_from_bytes(message) else {
+        return false;
+    };
+    let owner = oci::Options {
+        io_uid: options.io_uid,
+        io_gid: options.io_gid,
+        ..oci::Options::default()
+    };
+    owner == options && options != oci::Options::default()
+}
+
 /// `config_path` (2) and `config_body` (3) of the message.
 fn fields(message: &[u8]) -> containerd_shim::protos::protobuf::Result<(String, String)> {
     let (mut path, mut body) = (String::new(), String::new());
@@ -222,6 +280,10 @@ mod tests {
         }
     }
 
+    fn read(any: &Any) -> Result<Options, OptionsError> {
+        Options::read(Some(any), Hardening::default())
+    }
+
     fn rejects(text: &str, says: &str) {
         let error = Options::parse(text).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
@@ -229,14 +291,72 @@ mod tests {
 
     #[test]
     fn without_options_a_container_is_a_sandbox() {
-        assert_eq!(Options::read(None).unwrap().hardening, Hardening::Sandbox);
-        assert_eq!(Options::read(Some(&message("", ""))).unwrap(), Options::default());
+        for none in [None, Some(message("", ""))] {
+            let read = Options::read(none.as_ref(), Hardening::default()).unwrap();
+            assert_eq!(read, Options::default());
+            assert_eq!(read.hardening, Hardening::Sandbox);
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_program_decides_where_there_is_no_table_and_only_there() {
+        let program = |name: &str| Hardening::of_program(Some(OsStr::new(name)));
+        assert_eq!(
+            program("/usr/bin/containerd-shim-sandglass-spec-v1"),
+            Hardening::Spec
+        );
+        assert_eq!(program("containerd-shim-sandglass-v1"), Hardening::Sandbox);
+        assert_eq!(
+            program("/opt/containerd-shim-sandglass-spec-v1/shim"),
+            Hardening::Sandbox
+        );
+        assert_eq!(Hardening::of_program(None), Hardening::Sandbox);
+        for mode in [Hardening::Sandbox, Hardening::Spec] {
+            assert_eq!(Hardening::of_variable(Some(OsStr::new(mode.word()))), mode);
+            assert_eq!(Options::read(None, mode).unwrap().hardening, mode);
+            assert_eq!(
+                Options::read(Some(&message("", "")), mode).unwrap().hardening,
+                mode
+            );
+            let table = message("", "pids = 7");
+            assert_eq!(
+                Options::read(Some(&table), mode).unwrap().hardening,
+                Hardening::Sandbox
+            );
+        }
+        assert_eq!(Hardening::of_variable(None), Hardening::Sandbox);
+        assert_eq!(
+            Hardening::of_variable(Some(OsStr::new("Spec"))),
+            Hardening::Sandbox
+        );
+    }
+
+    #[test]
+    fn of_runcs_options_only_the_owner_of_the_streams_is_taken() {
+        let any = |options: oci::Options| Any {
+            type_url: "containerd.runc.v1.Options".into(),
+            value: options.write_to_bytes().unwrap(),
+            ..Any::default()
+        };
+        let owner = oci::Options {
+            io_uid: 100_000,
+            io_gid: 100_000,
+            ..oci::Options::default()
+        };
+        let read = Options::read(Some(&any(owner.clone())), Hardening::Spec).unwrap();
+        assert_eq!(read.hardening, Hardening::Spec);
+        let more = oci::Options {
+            binary_name: "runc".into(),
+            ..owner
+        };
+        for other in [more, oci::Options::default()] {
+            assert!(Options::read(Some(&any(other)), Hardening::Spec).is_err());
+        }
     }
 
     #[test]
     fn the_table_of_a_handler_is_taken() {
-        let options =
-            Options::read(Some(&message("", "hardening = \"spec\"\nSystemdCgroup = true\n"))).unwrap();
+        let options = read(&message("", "hardening = \"spec\"\nSystemdCgroup = true\n")).unwrap();
         assert_eq!(options.hardening, Hardening::Spec);
         assert!(options.systemd_cgroup);
     }
@@ -245,9 +365,9 @@ mod tests {
     fn a_file_is_read_where_a_path_is_given() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "scratch = \"1Gi\"").unwrap();
-        let options = Options::read(Some(&message(file.path().to_str().unwrap(), ""))).unwrap();
+        let options = read(&message(file.path().to_str().unwrap(), "")).unwrap();
         assert_eq!(options.policy().unwrap().scratch_bytes, 1 << 30);
-        let error = Options::read(Some(&message("/no/such/file", ""))).unwrap_err();
+        let error = read(&message("/no/such/file", "")).unwrap_err();
         assert!(error.to_string().contains("/no/such/file"), "{error}");
     }
 
@@ -272,7 +392,7 @@ mod tests {
             type_url: "containerd.runc.v1.Options".into(),
             ..Any::default()
         };
-        let error = Options::read(Some(&any)).unwrap_err();
+        let error = read(&any).unwrap_err();
         assert!(
             error.to_string().contains("containerd.runc.v1.Options"),
             "{error}"

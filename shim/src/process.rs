@@ -58,6 +58,22 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a signal to a process that is over is answered with, as runc answers.
+pub fn finished() -> containerd_shim::protos::ttrpc::Error {
+    status(Code::NOT_FOUND, "process already finished")
+}
+
+/// Why a signal was not sent.
+pub fn not_sent(number: u32, error: std::io::Error) -> containerd_shim::protos::ttrpc::Error {
+    match error.kind() {
+        std::io::ErrorKind::InvalidInput => status(
+            Code::INVALID_ARGUMENT,
+            format!("signal {number}: there is none of that number"),
+        ),
+        _ => failed("sending a signal", error),
+    }
+}
+
 impl Process {
     /// One that does not exist yet.
     pub fn new(id: &str, stdio: Stdio) -> Self {
@@ -97,6 +113,14 @@ impl Process {
         self.exit.send_replace(Some(exit));
     }
 
+    /// It is taken away: whoever still waits for the end of one that never began is told that there is none to come.
+    /// A call that waits for ever would keep the shim alive.
+    pub fn never_again(&self, exit: Exit) {
+        if self.exit().is_none() {
+            self.stopped(exit);
+        }
+    }
+
     /// Where it is in its life.
     pub fn phase(&self) -> Phase {
         lock(&self.state).phase
@@ -127,7 +151,6 @@ impl Process {
     /// # Errors
     /// NOT_FOUND where it is over already, as runc answers; FAILED_PRECONDITION before it exists.
     pub fn signal(&self, number: u32) -> Result<()> {
-        let finished = || status(Code::NOT_FOUND, "process already finished");
         let handle = {
             let state = lock(&self.state);
             match (state.phase, &state.handle) {
@@ -139,11 +162,7 @@ impl Process {
         match handle.signal(number) {
             Ok(true) => Ok(()),
             Ok(false) => Err(finished()),
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(status(
-                Code::INVALID_ARGUMENT,
-                format!("signal {number}: there is none of that number"),
-            )),
-            Err(error) => Err(failed("sending a signal", error)),
+            Err(error) => Err(not_sent(number, error)),
         }
     }
 
@@ -230,5 +249,20 @@ mod tests {
         assert_eq!(Phase::Running.status(true), Status::PAUSED);
         assert_eq!(Phase::Stopped.status(true), Status::STOPPED);
         assert_eq!(Phase::Created.status(true), Status::CREATED);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_ever_for_an_exec_that_was_deleted_before_its_start() {
+        let process = Process::new("x", Stdio::default());
+        process.never_again(Exit::killed());
+        assert_eq!(process.wait().await.status, 137);
+        let over = Exit {
+            status: 3,
+            ..Exit::killed()
+        };
+        let process = Process::new("y", Stdio::default());
+        process.stopped(over);
+        process.never_again(Exit::killed());
+        assert_eq!(process.wait().await.status, 3);
     }
 }

@@ -17,11 +17,14 @@ use crate::RUNTIME;
 use crate::container::Shared;
 use crate::events::Publisher;
 use crate::exits::Exits;
-use crate::options::Options;
+use crate::options::{Hardening, Options, UNTOLD};
+use crate::server::{self, Server};
 use crate::task::Task;
 
 /// CRI's annotation with the id of a container's pod: one shim serves all containers of it.
 const GROUP: &str = "io.kubernetes.cri.sandbox-id";
+/// How long calls may go on when the last container is gone.
+const CALLS_END_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);
 /// The file in a bundle with the address of the shim that was started for it.
 const ADDRESS: &str = "address";
 /// The status of a container whose shim was lost: killed, as far as anyone can tell.
@@ -69,15 +72,39 @@ impl Shim for Service {
             .extensions
             .iter()
             .find(|any| any.type_url.contains("runtimeoptions"))
-            .map_or_else(|| Ok(Options::default()), |any| Options::read(Some(any)))
+            .map_or_else(
+                || Ok(Options::default()),
+                |any| Options::read(Some(any), Hardening::default()),
+            )
             .map_err(|error| Error::InvalidArgument(error.to_string()))?;
         let group = group(Path::new("config.json")).unwrap_or_else(|| opts.id.clone());
-        let address = spawn(opts, &group, Vec::new()).await?;
-        enter_cgroup(&options, &address)?;
-        // For `delete`, should the shim be killed: nothing else tells where its socket was.
-        std::fs::write(ADDRESS, &address)
-            .map_err(|error| Error::Other(format!("writing the address: {error}")))?;
-        Ok(address)
+        let address = opts.socket_address(&group);
+        server::fits(&address)?;
+        // The shim inherits it: its socket and its files are nobody else's from their first moment on.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        let of_another = Server::at(&address).is_ok();
+        let address = spawn(opts, &group, vec![(UNTOLD, called_as().word())]).await?;
+        let server = Server::at(&address).map_err(|error| {
+            Error::Other(format!(
+                "the shim that was started does not answer at {address}: {error}"
+            ))
+        })?;
+        let ready = server
+            .enter(&options.shim_cgroup)
+            .map_err(|error| Error::Other(format!("shim_cgroup {}: {error}", options.shim_cgroup)))
+            .and_then(|()| {
+                server
+                    .close_to_others(&address)
+                    // For `delete`, should the shim be killed: nothing else tells where its socket was.
+                    .and_then(|()| std::fs::write(ADDRESS, &address))
+                    .map_err(|error| Error::Other(format!("writing the address: {error}")))
+            });
+        // A shim that containerd is not told of would stay for ever. That of the pod's other containers is known.
+        if ready.is_err() && !of_another {
+            server.kill();
+            remove_socket(&address);
+        }
+        ready.map(|()| address)
     }
 
     async fn delete_shim(&mut self) -> Result<DeleteResponse, Error> {
@@ -105,6 +132,12 @@ impl Shim for Service {
     async fn wait(&mut self) {
         self.exit.wait().await;
         remove_socket(&self.socket);
+        // The server waits for calls that are still being answered. There is nothing left that one could be about.
+        std::thread::spawn(|| {
+            std::thread::sleep(CALLS_END_WITHIN);
+            #[allow(clippy::exit)]
+            std::process::exit(0);
+        });
     }
 
     async fn create_task_service(&self, publisher: RemotePublisher) -> Task {
@@ -120,14 +153,25 @@ impl Shim for Service {
                 program,
             })
         });
-        Task::new(shared.map_err(|error| error.to_string()), self.exit.clone())
+        let untold = Hardening::of_variable(std::env::var_os(UNTOLD).as_deref());
+        Task::new(
+            shared.map_err(|error| error.to_string()),
+            self.exit.clone(),
+            untold,
+        )
     }
 
     fn runtime_info(runtime: &str, options: Option<&Any>) -> Result<RuntimeInfo, Error> {
         // A typo in a handler's options shows when containerd starts, and not first when a pod does.
-        Options::read(options).map_err(|error| Error::InvalidArgument(error.to_string()))?;
-        Ok(crate::features::info(runtime))
+        let options =
+            Options::read(options, called_as()).map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        Ok(crate::features::info(runtime, options.hardening))
     }
+}
+
+/// The mode that the program's name says.
+fn called_as() -> Hardening {
+    Hardening::of_program(std::env::args_os().next().as_deref())
 }
 
 /// Takes away a socket, and nothing that is not one.
@@ -148,19 +192,6 @@ fn group(path: &Path) -> Option<String> {
     let file = std::fs::File::open(path).ok()?;
     let spec: Annotated = serde_json::from_reader(std::io::BufReader::new(file)).ok()?;
     spec.annotations?.remove(GROUP)
-}
-
-/// Puts the server, which was just started, into the cgroup of the options.
-fn enter_cgroup(options: &Options, address: &str) -> Result<(), Error> {
-    if options.shim_cgroup.is_empty() {
-        return Ok(());
-    }
-    let path = address.strip_prefix("unix://").unwrap_or(address);
-    let peer = std::os::unix::net::UnixStream::connect(path)
-        .and_then(|stream| Ok(rustix::net::sockopt::socket_peercred(&stream)?))
-        .map_err(|error| Error::Other(format!("finding the shim: {error}")))?;
-    let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
-    containerd_shim::cgroup::add_task_to_cgroup(&options.shim_cgroup, pid)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use tracing::Instrument;
 use crate::container::{Asked, Container, Shared};
 use crate::error::{Code, Result, failed, invalid, not_found, precondition, status};
 use crate::exits::Exit;
-use crate::options::Options;
+use crate::options::{Hardening, Options};
 use crate::rest::Rest;
 use crate::rootfs::Mount;
 
@@ -43,6 +43,8 @@ struct Inner {
     shared: std::result::Result<Arc<Shared>, String>,
     exit: Arc<ExitSignal>,
     rest: Rest,
+    /// The mode of a container whose handler has no table.
+    untold: Hardening,
     containers: Mutex<Containers>,
 }
 
@@ -111,7 +113,8 @@ impl Inner {
             return Err(invalid(format!("bundle {:?} is not a directory", request.bundle)));
         }
         let _reserved = self.reserve(&request.id)?;
-        let options = Options::read(request.options.as_ref()).map_err(|error| invalid(error.to_string()))?;
+        let options = Options::read(request.options.as_ref(), self.untold)
+            .map_err(|error| invalid(error.to_string()))?;
         let stdio = Stdio::new(&request.stdin, &request.stdout, &request.stderr, request.terminal);
         let asked = Asked {
             id: request.id.clone(),
@@ -167,6 +170,10 @@ impl Inner {
         if container.init.phase() != crate::process::Phase::Running {
             return Err(precondition(format!("container {id} is not running")));
         }
+        if container.paused.load(Ordering::SeqCst) == frozen {
+            let already = if frozen { "paused already" } else { "not paused" };
+            return Err(precondition(format!("container {id} is {already}")));
+        }
         container.freeze(frozen).await?;
         if frozen {
             shared.publisher.publish(TaskPaused {
@@ -184,12 +191,18 @@ impl Inner {
 }
 
 impl Task {
-    /// A service whose containers share that. A host that cannot give it refuses every create with the reason.
-    pub fn new(shared: std::result::Result<Arc<Shared>, String>, exit: Arc<ExitSignal>) -> Self {
+    /// A service whose containers share that. A host that cannot give it refuses every create with the reason. `untold`
+    /// is the mode of a container whose handler has no options.
+    pub fn new(
+        shared: std::result::Result<Arc<Shared>, String>,
+        exit: Arc<ExitSignal>,
+        untold: Hardening,
+    ) -> Self {
         Self(Arc::new(Inner {
             shared,
             exit,
             rest: Rest::watch(),
+            untold,
             containers: Mutex::default(),
         }))
     }
@@ -323,7 +336,7 @@ impl containerd_shim::Task for Task {
                     exec_id: exec.clone(),
                     ..Default::default()
                 };
-                info.info = containerd_shim::util::convert_to_any(Box::new(details))
+                info.info = crate::events::pack("containerd.runc.v1", &details)
                     .map_or_else(|_| MessageField::none(), MessageField::some);
             }
             info

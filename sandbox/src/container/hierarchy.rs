@@ -18,12 +18,19 @@ use rustix::mount::{
 use crate::cgroup::PodCgroup;
 
 /// Where hierarchies are.
-const PLACE: &str = "/sys/fs/cgroup";
+pub(super) const PLACE: &str = "/sys/fs/cgroup";
 
 /// The way back to the mount namespace that was left.
 pub(super) struct Host(std::fs::File);
 
 impl Host {
+    /// Where the caller is.
+    pub(super) fn current() -> Result<Self, String> {
+        std::fs::File::open("/proc/self/ns/mnt")
+            .map(Self)
+            .map_err(|error| format!("opening the mount namespace: {error}"))
+    }
+
     /// Goes back, so that the hierarchies can be reached again.
     pub(super) fn reenter(self) -> Result<(), String> {
         nix::sched::setns(self.0, CloneFlags::CLONE_NEWNS)
@@ -34,8 +41,7 @@ impl Host {
 /// Enters a mount namespace of our own, in which no hierarchy is mounted. Nothing of it reaches the host's.
 pub(super) fn hide() -> Result<Host, String> {
     let failed = |doing: &'static str| move |error: &dyn std::fmt::Display| format!("{doing}: {error}");
-    let host = std::fs::File::open("/proc/self/ns/mnt")
-        .map_err(|error| failed("opening the mount namespace")(&error))?;
+    let host = Host::current()?;
     nix::sched::unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|error| failed("making a mount namespace")(&error))?;
     // /sys alone: mounts that a pod shares with the host elsewhere must go on being shared.
@@ -56,7 +62,7 @@ pub(super) fn hide() -> Result<Host, String> {
         Some("size=0,nr_inodes=1"),
     )
     .map_err(|error| failed("covering /sys/fs/cgroup")(&error))?;
-    Ok(Host(host))
+    Ok(host)
 }
 
 /// Makes a cgroup namespace rooted where this process is: in the container's cgroups. On v1 containerd asks for none,
@@ -134,22 +140,26 @@ pub(super) fn show(trees: Trees, wanted: Wanted) -> Result<(), String> {
         move |error: &dyn std::fmt::Display| format!("mounting {PLACE}: {doing}: {error}")
     };
     // The image decides what is at its root, but not what is below the kernel's own sysfs.
-    let place = rustix::fs::openat2(
+    // What is mounted on it already may be anything: with the host's /sys in the container that is our own cover.
+    let parent = rustix::fs::openat2(
         rustix::fs::CWD,
-        PLACE,
+        PLACE.trim_end_matches("/cgroup"),
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
         ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     )
     .map_err(|error| step("finding it")(&error))?;
-    let found = nix::sys::statfs::fstatfs(&place).map_err(|error| step("looking at it")(&error))?;
+    let found = nix::sys::statfs::fstatfs(&parent).map_err(|error| step("looking at it")(&error))?;
     if found.filesystem_type() != nix::sys::statfs::SYSFS_MAGIC {
         return Err(step("looking at it")(&"it is not on sysfs"));
     }
-    let attach = |tree: &OwnedFd, at: &OwnedFd| {
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        rustix::mount::move_mount(tree, "", at, "", flags)
-    };
+    let place = rustix::fs::openat(
+        &parent,
+        "cgroup",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|error| step("finding it")(&error))?;
     if let [(None, unified)] = trees.0.as_slice() {
         return attach(unified, &place).map_err(|error| step("attaching it")(&error));
     }
@@ -164,7 +174,31 @@ pub(super) fn show(trees: Trees, wanted: Wanted) -> Result<(), String> {
         .map_err(|error| step("closing the tmpfs")(&error))
 }
 
-fn directory(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+/// Attaches a mount that is nowhere yet on what a descriptor is of.
+pub(super) fn attach(tree: &OwnedFd, at: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, "", at, "", flags)
+}
+
+/// Attaches a mount that is nowhere yet on a path that is ours.
+pub(super) fn attach_at(tree: &OwnedFd, at: &Path) -> rustix::io::Result<()> {
+    rustix::mount::move_mount(
+        tree,
+        "",
+        rustix::fs::CWD,
+        at,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+}
+
+/// Puts a tmpfs where the hierarchies were, in the mount namespace of [`hide`], for what everyone must be able to reach.
+pub(super) fn cover() -> rustix::io::Result<OwnedFd> {
+    let over = tmpfs()?;
+    attach_at(&over, Path::new(PLACE))?;
+    Ok(over)
+}
+
+pub(super) fn directory(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o555))?;
     rustix::fs::openat(
         parent.as_fd(),
@@ -174,7 +208,7 @@ fn directory(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     )
 }
 
-fn tmpfs() -> rustix::io::Result<OwnedFd> {
+pub(super) fn tmpfs() -> rustix::io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(&context, "mode", "755")?;
     rustix::mount::fsconfig_set_string(&context, "size", "65536")?;
@@ -191,9 +225,17 @@ pub(super) fn defuse_root(rootfs: &PathBuf) -> Result<(), String> {
         )
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = rustix::fs::open(rootfs, flags, Mode::empty()).map_err(|error| failed(&error))?;
+    let open = || rustix::fs::open(rootfs, flags, Mode::empty()).map_err(|error| failed(&error));
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    crate::sys::set_mount_attributes(&root, attributes).map_err(|error| failed(&error))
+    match crate::sys::set_mount_attributes(&open()?, attributes) {
+        // A root that lies in the bundle itself is no mount yet. Like those that are, it is unmounted at the end.
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            nix::mount::mount(Some(rootfs), rootfs, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+                .map_err(|error| failed(&error))?;
+            crate::sys::set_mount_attributes(&open()?, attributes).map_err(|error| failed(&error))
+        }
+        done => done.map_err(|error| failed(&error)),
+    }
 }
 
 #[cfg(test)]

@@ -12,10 +12,16 @@
 //!   └──── exec'ed process
 //! ```
 
+mod cwd;
 mod hierarchy;
+mod idmap;
+mod joining;
 mod launch;
+mod mapped_root;
 mod prepare;
 mod propagation;
+mod userns;
+mod volumes;
 mod worker;
 
 use std::io::Write;
@@ -29,9 +35,11 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::PodCgroup;
 
 pub use crate::observe::Observed;
-pub use crate::sys::{signal_process, some_zombie};
+pub use crate::sys::{cloexec_from_three, signal_process, some_zombie};
+pub use idmap::IdMap;
 pub use launch::{Failed, Spawned, Worker, own_program, parse_reply, spawn};
-pub use worker::{Prepare, has_own_pid_namespace, is_worker, prctl_thp, worker_main};
+pub use mapped_root::{map_mounted, mount_mapped_overlay};
+pub use worker::{Prepare, has_own_pid_namespace, is_unborn, is_worker, kill, prctl_thp, worker_main};
 
 /// The directory of a container's state, in its bundle.
 pub const STATE: &str = "sandglass";
@@ -160,7 +168,13 @@ pub fn write_spec(bundle: &Path, spec: &Spec) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let places = Places::of(bundle);
     std::fs::DirBuilder::new().mode(0o700).create(&places.state)?;
-    std::fs::write(places.spec(), serde_json::to_vec(spec)?)
+    serde_json::to_vec(spec)
+        .map_err(std::io::Error::from)
+        .and_then(|body| std::fs::write(places.spec(), body))
+        .inspect_err(|_| {
+            // Half a state, on a full disk, would be in the way of the next try.
+            let _ = std::fs::remove_dir_all(&places.state);
+        })
 }
 
 /// Reads the spec in force.
@@ -241,6 +255,7 @@ pub fn remove(bundle: &Path) -> Result<(), String> {
 /// Lets an overlay that was mounted `volatile` be mounted again: the kernel refuses that until somebody who knows that
 /// the machine did not crash in between takes its note away (overlayfs in the kernel's documentation).
 fn forget_volatile(workdir: &Path) {
+    let _ = std::fs::remove_file(workdir.join("work/incompat/volatile/dirty"));
     for note in ["work/incompat/volatile", "work/incompat"] {
         let _ = std::fs::remove_dir(workdir.join(note));
     }

@@ -97,6 +97,41 @@ fn parse(name: &SpecCapability) -> Option<Capability> {
     full.parse().ok()
 }
 
+/// Checks that the root is a directory: the library says no more than that something is not there.
+pub(super) fn root_is_there(spec: &Spec) -> Result<(), String> {
+    let path = spec.root().as_ref().ok_or("the spec has no root")?.path();
+    let failed = |reason: &dyn std::fmt::Display| {
+        format!(
+            "root.path is {}, which cannot be a root: {reason}",
+            path.display()
+        )
+    };
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(failed(&"it is not a directory")),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Checks that the namespaces that a container is to join are there: the library says no more than that something is not.
+pub(super) fn joins_what_is_there(spec: &Spec) -> Result<(), String> {
+    let listed = spec
+        .linux()
+        .as_ref()
+        .and_then(|linux| linux.namespaces().as_ref());
+    for namespace in listed.into_iter().flatten() {
+        if let Some(path) = namespace.path()
+            && let Err(error) = std::fs::metadata(path)
+        {
+            return Err(format!(
+                "linux.namespaces: {} is to be joined, and cannot be looked at ({error}): see whether the pod's sandbox is still running",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Takes from a spec what is done around the library: limits of the cgroup, the seccomp section, the OOM score.
 pub(super) fn take_around(spec: &mut Spec) -> (Option<LinuxResources>, Option<LinuxSeccomp>, Option<i32>) {
     let mut resources = None;

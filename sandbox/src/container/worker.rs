@@ -12,8 +12,12 @@ use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 
+use super::idmap::IdMap;
 use super::launch::{WORKER, null};
-use super::{Create, Done, Exec, Places, Record, Request, hierarchy, prepare, propagation, read_spec};
+use super::{
+    Create, Done, Exec, Places, Record, Request, cwd, hierarchy, joining, prepare, propagation, read_spec,
+    userns, volumes,
+};
 use crate::cgroup::PodCgroup;
 use crate::confine::Policy;
 use crate::control::{self, DESCRIPTORS};
@@ -23,14 +27,21 @@ use crate::worker::{Phases, chain};
 /// What a caller does on the host before a container is made, such as mounting its root.
 pub type Prepare = fn(&Create) -> Result<(), String>;
 
-/// True in a process that [`super::spawn`] started: its `main` must call [`worker_main`] before anything else, while
-/// it has one thread.
+/// True in a process that [`super::spawn`] or a worker started: its `main` must call [`worker_main`] before anything
+/// else, while it has one thread.
 pub fn is_worker() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == WORKER)
+    is_told(WORKER) || is_told(userns::HOLDER)
+}
+
+fn is_told(word: &str) -> bool {
+    std::env::args_os().nth(1).is_some_and(|told| told == word)
 }
 
 /// The worker's whole life.
 pub fn worker_main(prepare: Prepare) -> ExitCode {
+    if is_told(userns::HOLDER) {
+        return userns::hold();
+    }
     let Ok(stdin) = std::io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::FAILURE;
     };
@@ -56,8 +67,13 @@ pub fn worker_main(prepare: Prepare) -> ExitCode {
 }
 
 fn serve(request: Request, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Result<Done, String> {
+    // The shim's keeps others out of its files; a container has the usual one, unless its spec says another.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // The shim goes without huge pages, which double its memory; what runs in a container shall have them.
     let _ = prctl_thp(true);
+    // What a spec does not name is left as it was by whoever started containerd: groups, and the shim's own mask.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    nix::unistd::setgroups(&[]).map_err(|error| format!("giving up groups: {error}"))?;
     match request {
         Request::Create(create) => make(&create, fds, prepare),
         Request::Exec(exec) => join(&exec, fds),
@@ -87,9 +103,21 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
     let (resources, seccomp, score) = prepare::take_around(&mut spec);
     let wanted = hierarchy::take_mount(&mut spec);
     let propagations = propagation::take(&mut spec);
+    let asked = volumes::map_of_spec(&spec)?;
+    let volumes = volumes::take(&mut spec)?;
+    volumes.join_first(&mut spec)?;
     let writable = crate::pod::writable(&spec);
     set_root(&mut spec, &places);
+    prepare::root_is_there(&spec)?;
+    prepare::joins_what_is_there(&spec)?;
     let process = spec.process_mut().as_mut().ok_or("the spec has no process")?;
+    let directory = process.cwd().clone();
+    cwd::make(
+        &places.rootfs,
+        &directory,
+        asked.as_ref().and_then(IdMap::root_outside),
+    );
+    let uid = process.user().uid();
     let steps = prepare::steps(process, seccomp.as_ref(), create.confined)?;
     let mut warnings = prepare::clamp_rlimits(process);
     warnings.extend(score.map(prepare::set_oom_score).transpose()?.flatten());
@@ -102,7 +130,9 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
         hierarchy::own_view()?;
     }
     let host = hierarchy::hide()?;
+    volumes.attach()?;
     phases.end("prepare");
+    let streams = volumes.has_user_namespace().then(|| copies(&fds)).transpose()?;
     let [stdin, stdout, stderr, status] = fds;
     let confinement = Confinement {
         program: steps.program,
@@ -131,11 +161,14 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
         .with_detach(true)
         .as_sibling(true)
         .build()
-        .map_err(|error| plain(&error))?;
+        .map_err(|error| cwd::explain(plain(&error), &places.rootfs, &directory))?;
     let pid = container.pid().ok_or("the container has no process")?.as_raw();
     phases.end("create");
     let finish = || {
         host.reenter()?;
+        if let Some(streams) = &streams {
+            userns::settle(pid, asked.as_ref(), streams, uid)?;
+        }
         if let Some(resources) = &resources {
             cgroup.apply(resources).map_err(|error| error.to_string())?;
         }
@@ -212,7 +245,14 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
         hierarchy::own_view()?;
     }
     hierarchy::hide()?;
-    mark_running(&places, &exec.id)?;
+    let init = mark_running(&places, &exec.id)?;
+    let mut library = places.library();
+    let (mut process_file, mut console) = (exec.process.clone(), exec.console.clone());
+    if volumes::has_user_namespace(&spec) {
+        userns::settle(init, None, &fds[..3], process.user().uid())?;
+        let luggage = joining::enter(exec, &places, init)?;
+        (library, process_file, console) = (luggage.library, luggage.process, luggage.console);
+    }
     phases.end("prepare");
 
     let [stdin, stdout, stderr, _] = fds;
@@ -231,18 +271,18 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
         status: status.clone(),
     };
     let mut builder = ContainerBuilder::new(exec.id.clone(), SyscallType::Linux)
-        .with_root_path(places.library())
+        .with_root_path(library)
         .map_err(|error| chain(&error))?
         .with_executor(confinement)
         .with_stdin(stdin)
         .with_stdout(stdout)
         .with_stderr(stderr);
-    if let Some(console) = &exec.console {
+    if let Some(console) = &console {
         builder = builder.with_console_socket(Some(console));
     }
     let built = builder
         .as_tenant()
-        .with_process(Some(&exec.process))
+        .with_process(Some(&process_file))
         .with_detach(true)
         .as_sibling(true)
         .build();
@@ -250,7 +290,10 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
     let mut text = String::new();
     let _ = std::fs::File::from(said).take(4096).read_to_string(&mut text);
     let landlock_abi = super::parse_status(&text)?;
-    let pid = built.map_err(|error| plain(&error))?.as_raw();
+    let root = std::path::PathBuf::from(format!("/proc/{init}/root"));
+    let pid = built
+        .map_err(|error| cwd::explain(plain(&error), &root, process.cwd()))?
+        .as_raw();
     phases.end("exec");
     Ok(Done {
         pid,
@@ -260,16 +303,24 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
     })
 }
 
-/// The library lets nothing join a container that it did not start itself.
-fn mark_running(places: &Places, id: &str) -> Result<(), String> {
+/// The streams once more: the library keeps those that it is given.
+fn copies(fds: &[OwnedFd; DESCRIPTORS]) -> Result<Vec<OwnedFd>, String> {
+    let copies = fds[..3].iter().map(OwnedFd::try_clone);
+    copies
+        .collect::<std::io::Result<_>>()
+        .map_err(|error| format!("duplicating the streams: {error}"))
+}
+
+/// The library lets nothing join a container that it did not start itself. Answers with the pid of the first process.
+fn mark_running(places: &Places, id: &str) -> Result<i32, String> {
     let mut container = Container::load(places.library().join(id)).map_err(|error| chain(&error))?;
-    match container.status() {
-        ContainerStatus::Created => container
+    if container.status() == ContainerStatus::Created {
+        container
             .set_status(ContainerStatus::Running)
             .save()
-            .map_err(|error| chain(&error)),
-        _ => Ok(()),
+            .map_err(|error| chain(&error))?;
     }
+    Ok(container.pid().ok_or("the container has no process")?.as_raw())
 }
 
 fn set_root(spec: &mut Spec, places: &Places) {
@@ -288,7 +339,17 @@ fn write_bundle(places: &Places, spec: &Spec) -> Result<(), String> {
     std::fs::write(places.bundle().join("config.json"), body).map_err(failed)
 }
 
-fn kill(pid: i32) {
+/// True for a process that still is the copy of a worker as which it was born.
+pub fn is_unborn(pid: i32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |process: &str| {
+        std::fs::metadata(format!("/proc/{process}/exe")).map(|found| (found.dev(), found.ino()))
+    };
+    matches!((of(&pid.to_string()), of("self")), (Ok(its), Ok(own)) if its == own)
+}
+
+/// Kills a process, by an id that is known to be its own still.
+pub fn kill(pid: i32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }

@@ -1,0 +1,424 @@
+//! What goes wrong around a shim: it is killed, its workers are, the disk is full.
+
+use std::path::Path;
+use std::time::Duration;
+
+use containerd_shim::protos::api::DeleteResponse;
+use containerd_shim::protos::protobuf::Message;
+use libtest_mimic::Trial;
+use nix::mount::{MntFlags, MsFlags};
+
+use crate::common::bundle::Exec;
+use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, holds, host, until};
+use crate::requests::refusal;
+use crate::trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("after_a_killed_shim_delete_takes_everything_away", shim_killed),
+        trial(
+            "after_a_shim_killed_with_a_created_or_paused_container_delete_takes_everything_away",
+            shim_killed_early,
+        ),
+        trial(
+            "after_a_shim_killed_during_create_delete_takes_everything_away",
+            shim_killed_during_create,
+        ),
+        trial(
+            "a_worker_killed_at_any_moment_of_create_leaves_nothing_and_the_next_create_works",
+            worker_killed,
+        ),
+        trial(
+            "a_worker_killed_at_any_moment_of_exec_leaves_nothing_in_the_container",
+            worker_killed_in_exec,
+        ),
+        trial(
+            "a_container_that_was_killed_before_its_start_is_told_as_that",
+            killed_before_start,
+        ),
+        trial("a_full_disk_is_an_error_and_leaves_nothing", disk_full),
+        trial("a_full_disk_during_exec_leaves_the_container", disk_full_in_exec),
+        trial(
+            "a_limit_that_is_too_low_to_start_is_an_error_and_leaves_nothing",
+            too_low,
+        ),
+        trial(
+            "a_container_that_floods_its_log_and_its_output_holds_up_no_other",
+            flood,
+        ),
+    ]
+}
+
+async fn deleted(bench: &Bench, bundle: &Bundle) -> Outcome {
+    let output = bench.delete_action(bundle).await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    holds(output.status.success(), || format!("delete: {said}"))?;
+    equal(
+        DeleteResponse::parse_from_bytes(&output.stdout)?.exit_status,
+        137,
+        "status",
+    )?;
+    bench.nothing_of(bundle)
+}
+
+async fn shim_killed(bench: &mut Bench) -> Outcome {
+    let bundle = bench.script("a", "setsid sleep 60 & sleep 61 & exec sleep 62")?;
+    let shim = bench.shim(&bundle).await?;
+    let pid = shim.run(&bundle).await?;
+    let exec = Exec::new(bench, &bundle, "e", &["sleep", "60"])?;
+    shim.exec(&bundle.id, &exec).await?;
+    host::kill(shim.pid);
+    shim.gone().await?;
+    // Its containers outlive it: containerd decides what becomes of them.
+    contains(&host::proc(pid, "cgroup"), &bundle.cgroup())?;
+    deleted(bench, &bundle).await?;
+    holds(!shim.socket().exists(), || "the socket is left".into())?;
+    // Again, as when containerd itself was killed in between.
+    deleted(bench, &bundle).await
+}
+
+async fn shim_killed_early(bench: &mut Bench) -> Outcome {
+    let created = bench.bundle("created", &["sleep", "60"])?;
+    let shim = bench.shim(&created).await?;
+    shim.create(&created).await?;
+    let paused = bench.bundle("paused", &["sleep", "60"])?;
+    shim.run(&paused).await?;
+    shim.pause(&paused.id).await?;
+    let ended = bench.bundle("ended", &["true"])?;
+    shim.run(&ended).await?;
+    shim.wait(&ended.id, "").await?;
+    host::kill(shim.pid);
+    shim.gone().await?;
+    deleted(bench, &created).await?;
+    deleted(bench, &paused).await?;
+    deleted(bench, &ended).await?;
+    let _ = std::fs::remove_file(shim.socket());
+    Ok(())
+}
+
+/// Longest time that making a container takes here, from the worker's birth on, measured.
+async fn create_takes(bench: &Bench, shim: &Shim, name: &str) -> Outcome<Duration> {
+    let bundle = bench.bundle(name, &["sleep", "60"])?;
+    let begun = std::time::Instant::now();
+    shim.create(&bundle).await?;
+    let took = begun.elapsed();
+    shim.kill_and_delete(&bundle.id).await?;
+    Ok(took)
+}
+
+async fn shim_killed_during_create(bench: &mut Bench) -> Outcome {
+    let mut took = Duration::from_millis(40);
+    for step in 0..12_u32 {
+        let bundle = bench.bundle(&format!("a{step}"), &["sleep", "60"])?;
+        let shim = bench.shim(&bundle).await?;
+        if step == 0 {
+            took = create_takes(bench, &shim, "measured").await?;
+        }
+        let (answer, ()) = tokio::join!(shim.create(&bundle), async {
+            tokio::time::sleep(took * step / 10).await;
+            host::kill(shim.pid);
+        });
+        drop(answer);
+        shim.gone().await?;
+        // The worker may be in the middle of its work, and what it makes after a look would be left.
+        deleted(bench, &bundle).await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        bench.nothing_of(&bundle)?;
+        let _ = std::fs::remove_file(shim.socket());
+    }
+    Ok(())
+}
+
+/// The workers of a shim, by what they are called; a process that is being made is a copy of one, called alike.
+fn workers(shim: u32) -> Vec<u32> {
+    host::children(shim)
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .filter(|pid| host::proc(pid, "cmdline").contains("sandbox-container"))
+        .collect()
+}
+
+/// Waits for a worker, a while more, and kills it. `false` where none came.
+async fn kill_worker(shim: u32, known: &[u32], after: Duration) -> bool {
+    let deadline = std::time::Instant::now() + Duration::from_secs(2);
+    loop {
+        if let Some(worker) = workers(shim).into_iter().find(|pid| !known.contains(pid)) {
+            tokio::time::sleep(after).await;
+            let there = host::proc(worker, "cmdline").contains("sandbox-container");
+            host::kill(worker);
+            return there;
+        }
+        if std::time::Instant::now() > deadline {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+}
+
+async fn worker_killed(bench: &mut Bench) -> Outcome {
+    let first = bench.bundle("first", &["true"])?;
+    let shim = bench.shim(&first).await?;
+    let took = create_takes(bench, &shim, "measured").await?;
+    let (mut failed, mut made) = (0, 0);
+    const STEPS: u32 = 30;
+    for step in 0..STEPS {
+        let bundle = bench.bundle(&format!("a{step}"), &["sleep", "60"])?;
+        let pid = shim.pid;
+        let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS - 5)).await });
+        let answer = shim.create(&bundle).await;
+        killer.await?;
+        match answer {
+            Ok(_) => {
+                made += 1;
+                // Killed when all was done, or the container's own process was what was taken for the worker.
+                let _ = shim.kill(&bundle.id, "", 9, false).await;
+                shim.end(&bundle.id, "").await?;
+            }
+            Err(refused) => {
+                failed += 1;
+                equal(refused.code, Code::UNKNOWN, &refused.sentence)?;
+                let known = ["making the sandbox: ", "starting a worker: "];
+                holds(
+                    known.iter().any(|begins| refused.sentence.starts_with(begins)),
+                    || refused.sentence.clone(),
+                )?;
+                refusal(shim.state(&bundle.id, "").await, Code::NOT_FOUND, "not found")?;
+                equal(bench.events.words(&bundle.id), Vec::<String>::new(), "events")?;
+                until("the end of what the worker left", || {
+                    bench.left_of(&bundle).is_empty()
+                })
+                .await
+                .map_err(|_| format!("step {step}: left {:?}", bench.left_of(&bundle)))?;
+                // The same id, in the same bundle.
+                shim.run(&bundle).await?;
+                shim.kill_and_delete(&bundle.id).await?;
+            }
+        }
+        bench.nothing_of(&bundle)?;
+    }
+    holds(failed >= STEPS / 3, || {
+        format!("{failed} creates failed and {made} did not: nothing was shown")
+    })
+}
+
+async fn worker_killed_in_exec(bench: &mut Bench) -> Outcome {
+    let bundle = bench.bundle("a", &["sleep", "60"])?;
+    let shim = bench.shim(&bundle).await?;
+    let init = shim.run(&bundle).await?;
+    let begun = std::time::Instant::now();
+    let exec = Exec::new(bench, &bundle, "measured", &["true"])?;
+    shim.exec(&bundle.id, &exec).await?;
+    let took = begun.elapsed();
+    let (mut failed, mut made) = (0, 0);
+    const STEPS: u32 = 30;
+    for step in 0..STEPS {
+        let id = format!("e{step}");
+        let exec = Exec::new(bench, &bundle, &id, &["sleep", "60"])?;
+        shim.add_exec(&bundle.id, &exec).await?;
+        let pid = shim.pid;
+        let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS - 5)).await });
+        let answer = shim.start_process(&bundle.id, &id).await;
+        killer.await?;
+        match answer {
+            Ok(_) => {
+                made += 1;
+                let _ = shim.kill(&bundle.id, &id, 9, false).await;
+                shim.end(&bundle.id, &id).await?;
+            }
+            Err(refused) => {
+                failed += 1;
+                equal(refused.code, Code::UNKNOWN, &refused.sentence)?;
+                shim.delete(&bundle.id, &id).await?;
+            }
+        }
+        // A process that nobody knows of would run on in the container, and hold its streams.
+        let alone = || {
+            let inside: Vec<u32> = host::pids()
+                .into_iter()
+                .filter(|pid| host::proc(pid, "cgroup").contains(&bundle.cgroup()))
+                .collect();
+            inside == [init]
+        };
+        until("the end of what the worker left", alone)
+            .await
+            .map_err(|_| format!("step {step}: children {:?}", host::children(shim.pid)))?;
+        let words = bench.events.words(&bundle.id);
+        holds(!words.contains(&"exit".to_owned()), || {
+            format!("the container ended: {words:?}")
+        })?;
+    }
+    shim.kill_and_delete(&bundle.id).await?;
+    holds(failed >= STEPS / 3, || {
+        format!("{failed} execs failed and {made} did not: nothing was shown")
+    })
+}
+
+async fn killed_before_start(bench: &mut Bench) -> Outcome {
+    let bundle = bench.bundle("a", &["sleep", "60"])?;
+    let shim = bench.shim(&bundle).await?;
+    let pid = shim.create(&bundle).await?;
+    // By somebody else, such as the kernel.
+    host::kill(pid);
+    equal(shim.wait(&bundle.id, "").await?, 137, "status")?;
+    refusal(
+        shim.start_process(&bundle.id, "").await,
+        Code::FAILED_PRECONDITION,
+        "stopped",
+    )?;
+    equal(shim.end(&bundle.id, "").await?, 137, "status")?;
+    bench.nothing_of(&bundle)
+}
+
+/// A small disk of its own below a bundle.
+struct Disk<'a>(&'a Path);
+
+impl<'a> Disk<'a> {
+    fn mount(at: &'a Path, bytes: u32) -> Outcome<Self> {
+        nix::mount::mount(
+            Some("tmpfs"),
+            at,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some(format!("size={bytes}").as_str()),
+        )?;
+        Ok(Self(at))
+    }
+
+    /// Leaves as many bytes as that.
+    fn fill(&self, leave: u64) -> Outcome {
+        let free = nix::sys::statvfs::statvfs(self.0)?;
+        let bytes = (free.blocks_available() * free.fragment_size()).saturating_sub(leave);
+        std::fs::write(self.0.join("full"), vec![0; usize::try_from(bytes)?])?;
+        Ok(())
+    }
+
+    fn free(&self) -> Outcome {
+        Ok(std::fs::remove_file(self.0.join("full"))?)
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+async fn disk_full(bench: &mut Bench) -> Outcome {
+    let first = bench.bundle("first", &["true"])?;
+    let shim = bench.shim(&first).await?;
+    let mut failed = 0;
+    // More of it each time, so that each step of making a container meets the end of the disk once.
+    for pages in 0..12 {
+        let bundle = bench.bundle(&format!("a{pages}"), &["sleep", "60"])?;
+        let dir = bundle.dir.clone();
+        std::fs::remove_dir(dir.join("rootfs"))?;
+        let disk = Disk::mount(&dir, 1 << 20)?;
+        std::fs::create_dir(dir.join("rootfs"))?;
+        bundle.write()?;
+        disk.fill(pages * 4096)?;
+        match shim.create_as(&bundle.request()).await {
+            Ok(_) => shim.kill_and_delete(&bundle.id).await?,
+            Err(refused) => {
+                failed += 1;
+                equal(refused.code, Code::UNKNOWN, "status")?;
+                contains(&refused.sentence, "No space left on device")?;
+            }
+        }
+        let left: Vec<String> = bench
+            .left_of(&bundle)
+            .into_iter()
+            .filter(|name| name != "full")
+            .collect();
+        equal(left, Vec::<String>::new(), "what is left on a full disk")?;
+        disk.free()?;
+        shim.run(&bundle).await?;
+        shim.kill_and_delete(&bundle.id).await?;
+    }
+    holds(failed > 2, || {
+        format!("{failed} creates failed on a full disk: nothing was shown")
+    })
+}
+
+async fn disk_full_in_exec(bench: &mut Bench) -> Outcome {
+    let bundle = bench.bundle("a", &["sleep", "60"])?;
+    let dir = bundle.dir.clone();
+    let disk = Disk::mount(&dir, 1 << 20)?;
+    std::fs::create_dir(dir.join("rootfs"))?;
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    disk.fill(0)?;
+    let exec = Exec::new(bench, &bundle, "e", &["true"])?;
+    refusal(
+        shim.add_exec(&bundle.id, &exec).await,
+        Code::UNKNOWN,
+        "No space left on device",
+    )?;
+    refusal(shim.state(&bundle.id, "e").await, Code::NOT_FOUND, "not found")?;
+    disk.free()?;
+    shim.exec(&bundle.id, &exec).await?;
+    equal(shim.end(&bundle.id, "e").await?, 0, "status")?;
+    // Noted with room, started without.
+    let exec = Exec::new(bench, &bundle, "f", &["true"])?;
+    shim.add_exec(&bundle.id, &exec).await?;
+    disk.fill(0)?;
+    match shim.start_process(&bundle.id, "f").await {
+        Ok(_) => equal(shim.end(&bundle.id, "f").await?, 0, "status")?,
+        Err(refused) => {
+            contains(&refused.sentence, "No space left on device")?;
+            shim.delete(&bundle.id, "f").await?;
+        }
+    }
+    // And everything can be taken away without any.
+    shim.kill_and_delete(&bundle.id).await?;
+    disk.free()?;
+    holds(!dir.join("sandglass").exists(), || "the state is left".into())?;
+    shim.shut_down().await
+}
+
+async fn too_low(bench: &mut Bench) -> Outcome {
+    let first = bench.bundle("first", &["true"])?;
+    let shim = bench.shim(&first).await?;
+    let bundle = bench.bundle("a", &["sleep", "60"])?.edited(|spec| {
+        spec["linux"]["resources"]["memory"] = serde_json::json!({"limit": 4096, "swap": 4096});
+    });
+    // It may be made and not begin, or not be made; it is told either way.
+    match shim.run(&bundle).await {
+        Ok(_) => equal(shim.end(&bundle.id, "").await?, 137, "status")?,
+        Err(refused) => {
+            holds(refused.sentence.lines().count() == 1, || refused.sentence.clone())?;
+            if shim.state(&bundle.id, "").await.is_ok() {
+                let _ = shim.kill(&bundle.id, "", 9, true).await;
+                shim.end(&bundle.id, "").await?;
+            }
+        }
+    }
+    bench.nothing_of(&bundle)
+}
+
+async fn flood(bench: &mut Bench) -> Outcome {
+    // Nobody reads the flood; nobody reads the shim's log either, once it is full.
+    let loud = bench.script("loud", "yes flood")?;
+    let shim = bench.shim(&loud).await?;
+    shim.run(&loud).await?;
+    let quiet = bench.bundle("quiet", &["sleep", "60"])?;
+    shim.run(&quiet).await?;
+    let begun = std::time::Instant::now();
+    for round in 0..30 {
+        let id = format!("e{round}");
+        let exec = Exec::new(bench, &quiet, &id, &["true"])?;
+        shim.exec(&quiet.id, &exec).await?;
+        equal(shim.end(&quiet.id, &id).await?, 0, "status")?;
+    }
+    holds(begun.elapsed() < Duration::from_secs(20), || {
+        format!("30 execs took {:?}", begun.elapsed())
+    })?;
+    shim.kill_and_delete(&quiet.id).await?;
+    shim.kill(&loud.id, "", 9, false).await?;
+    shim.wait(&loud.id, "").await?;
+    // Its delete waits for a reader, ten seconds at most, as containerd's own shim does.
+    let begun = std::time::Instant::now();
+    shim.delete(&loud.id, "").await?;
+    holds(begun.elapsed() < Duration::from_secs(15), || {
+        format!("delete took {:?}", begun.elapsed())
+    })
+}
