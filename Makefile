@@ -11,6 +11,7 @@ TOOLS := $(CURDIR)/target/tools
 SANDGLASS := $(OUT)/sandglass
 RUNNER := $(CURDIR)/target/runner/$(HOST)/release/sandglass-runner
 SUITE := $(OUT)/sandglass-conformance
+SHIM := $(OUT)/containerd-shim-sandglass-v1
 STAMP := $(CURDIR)/target/sandglass/image.stamp
 
 # Nothing is left outside of target/: the image, the cache of its inputs and the state of runs.
@@ -51,6 +52,10 @@ build: ## the `sandglass` binary and the runner, static, release
 	CARGO_TARGET_DIR=target/runner CARGO_ENCODED_RUSTFLAGS="$$(printf '%s\x1f' -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo)--cap-lints=warn" \
 	  cargo build --locked --release -p sandglass-runner
 
+.PHONY: shim
+shim: ## the containerd shim, static, release
+	@cargo build --locked --release -p containerd-shim-sandglass-v1
+
 .PHONY: image
 image: setup build ## the sandbox image, from its lock
 	@if [[ $(STAMP) -nt $(RUNNER) && $(STAMP) -nt $(SANDGLASS) ]] && $(SANDGLASS) image digest >/dev/null 2>&1; then exit 0; fi
@@ -78,11 +83,11 @@ check: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## format, lints, lice
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 
 .PHONY: test
-test: image check unit image-test conformance conformance-user fuzz ## everything that CI runs
+test: image check unit image-test conformance conformance-user fuzz stack-test shim-test critest conformance-containerd test-v2 ## everything that CI runs
 
 .PHONY: unit
-unit: ## unit and integration tests
-	cargo test --locked --workspace
+unit: ## unit and integration tests; those of the shim are in shim-test
+	cargo test --locked --workspace --exclude containerd-shim-sandglass-v1
 
 .PHONY: image-test
 image-test: image ## build the image twice and compare; look at what is in it
@@ -125,6 +130,13 @@ fuzz: $(TOOLS)/bin/cargo-fuzz ## each decoder for FUZZ_SECONDS
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1
 	done
 
+include conformance/stack/stack.mk
+include conformance/vm/vm.mk
+
+.PHONY: shim-test
+shim-test: $(STACK_BUSYBOX_STATIC) ## the shim against a mock containerd, and its faults (as root)
+	cargo test --locked -p containerd-shim-sandglass-v1
+
 .PHONY: bench
 bench: image $(if $(shell command -v go),$(RUNC)) ## one table beside bwrap, runc and bare exec; BENCH="--crun PATH --only latency" for more or less of it
 	cargo run --locked --release -p sandglass-bench -- --sandglass $(SANDGLASS) $(if $(shell command -v go),--runc $(RUNC)) $(BENCH)
@@ -135,6 +147,7 @@ $(RUNC):
 	  apt-get update -qq
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libseccomp-dev pkg-config >/dev/null
 	fi
+	export PATH="$$($(CURDIR)/conformance/stack/go.sh $(CURDIR)/target/stack/go):$$PATH"
 	cd conformance/bench/runc
 	CGO_ENABLED=1 go build -buildvcs=false -trimpath -tags seccomp -ldflags "-s -w" -o $@ github.com/opencontainers/runc
 

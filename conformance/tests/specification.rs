@@ -217,8 +217,11 @@ fn tests_in(source: &str) -> BTreeSet<String> {
         } else if marked && !(line.is_empty() || line.starts_with("#[") || line.starts_with("//")) {
             marked = false;
         }
-        // `Trial::test("name", …)`, the name on the next line where it is long.
-        let named = line.split_once("Trial::test(").map(|(_, rest)| rest);
+        // `Trial::test("name", …)` or `trial("name", …)`, the name on the next line where it is long.
+        let named = line
+            .split_once("Trial::test(")
+            .or_else(|| line.split_once("trial("))
+            .map(|(_, rest)| rest);
         let literal = named
             .or(trial.then_some(line))
             .and_then(|text| text.strip_prefix('"'));

@@ -1,0 +1,4 @@
+# More and more memory, until somebody says no.
+held = []
+while True:
+    held.append(bytearray(8 << 20))
