@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
+use sandglass_figures::memory::Memory as Held;
+use sandglass_figures::{Interrupt, Summary, median, ms, summary};
 use serde::Serialize;
 
 use crate::error::{BenchError, Result};
-use crate::sample::{Summary, summary};
-use crate::setup::Interrupt;
-use crate::timed::{ms, timed};
+use crate::timed::timed;
 use crate::ways::bwrap::Bwrap;
 use crate::ways::sandglass::Ours;
 use crate::workload::Workload;
@@ -99,7 +99,10 @@ pub fn memory(ours: &Ours, interrupt: &Interrupt) -> Result<Vec<Memory>> {
     let mut rows = Vec::new();
     for alive in MEASURED {
         let waiting = (0..alive)
-            .map(|_| interrupt.check().and_then(|()| Waiting::start(ours)))
+            .map(|_| {
+                interrupt.check()?;
+                Waiting::start(ours)
+            })
             .collect::<Result<Vec<_>>>()?;
         let mut sums = [0.0; 3];
         for sandbox in &waiting {
@@ -107,7 +110,9 @@ pub fn memory(ours: &Ours, interrupt: &Interrupt) -> Result<Vec<Memory>> {
             let worker = only_child(command_line)?;
             let runner = only_child(worker)?;
             for (sum, pid) in sums.iter_mut().zip([command_line, worker, runner]) {
-                *sum += pss_kib(pid)?;
+                *sum += Held::of(pid)
+                    .map_err(BenchError::doing("Measuring the memory"))?
+                    .pss_kib;
             }
         }
         end(waiting);
@@ -138,18 +143,6 @@ fn only_child(pid: u32) -> Result<u32> {
             "Process {pid} has the children {children:?}, and one was expected."
         ))),
     }
-}
-
-fn pss_kib(pid: u32) -> Result<f64> {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let text = std::fs::read_to_string(&path).map_err(BenchError::doing(format!("Reading {path}")))?;
-    parse_pss(&text).ok_or_else(|| BenchError::Setup(format!("{path} has no Pss.")))
-}
-
-/// `Pss:` of smaps_rollup (proc_pid_smaps(5)), in KiB.
-fn parse_pss(text: &str) -> Option<f64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// How long a run takes beside waiting sandboxes of ours.
@@ -195,7 +188,7 @@ pub fn latency(ours: &Ours, bwrap: &Bwrap, runs: usize, interrupt: &Interrupt) -
         eprint!("\ralive: {alive} beside ");
     }
     eprintln!();
-    let none = times.get(&0).and_then(|(own, _)| crate::sample::median(own));
+    let none = times.get(&0).and_then(|(own, _)| median(own));
     let rows = times.into_iter().filter_map(|(alive, (own, other))| {
         let sandglass = summary(&own)?;
         Some(Beside {
@@ -206,21 +199,4 @@ pub fn latency(ours: &Ours, bwrap: &Bwrap, runs: usize, interrupt: &Interrupt) -
         })
     });
     Ok(rows.collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_proportional_size_is_the_line_called_pss_and_no_other() {
-        let text = "00400000-7ffd [rollup]\nRss:  2048 kB\nPss:   512 kB\nPss_Dirty: 100 kB\n";
-        assert_eq!(parse_pss(text), Some(512.0));
-        assert_eq!(parse_pss("Rss: 1 kB\n"), None);
-    }
-
-    #[test]
-    fn this_process_has_a_size() {
-        assert!(pss_kib(std::process::id()).unwrap() > 0.0);
-    }
 }

@@ -27,8 +27,8 @@ pub enum BenchError {
         what: String,
     },
     /// A person pressed Ctrl-C.
-    #[error("Interrupted.")]
-    Interrupted,
+    #[error(transparent)]
+    Interrupted(#[from] sandglass_figures::Interrupted),
 }
 
 impl BenchError {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use sandglass_figures::{Interrupt, Summary, median, ms, summary};
 use serde::Serialize;
 
 use crate::error::{BenchError, Result};
-use crate::sample::{Summary, summary};
-use crate::setup::Interrupt;
 use crate::ways::{Name, Way};
 use crate::workload::Workload;
 
@@ -76,7 +75,7 @@ pub fn measure(
                 })?;
                 if round > 0 {
                     let row = samples.entry((*workload, way.name())).or_default();
-                    row.push(crate::timed::ms(took));
+                    row.push(ms(took));
                 }
             }
         }
@@ -87,11 +86,7 @@ pub fn measure(
 }
 
 fn table(samples: &BTreeMap<(Workload, Name), Vec<f64>>) -> Table {
-    let median_of = |workload, way| {
-        samples
-            .get(&(workload, way))
-            .and_then(|times| crate::sample::median(times))
-    };
+    let median_of = |workload, way| samples.get(&(workload, way)).and_then(|times| median(times));
     let rows = samples
         .iter()
         .filter_map(|(&(workload, way), times)| {

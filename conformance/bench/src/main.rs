@@ -12,7 +12,6 @@ mod latency;
 mod phases;
 mod render;
 mod results;
-mod sample;
 mod setup;
 mod throughput;
 mod timed;
@@ -27,7 +26,8 @@ use clap::Parser;
 use cli::{Cli, Section};
 use error::{BenchError, Result};
 use results::Results;
-use setup::{Ground, Interrupt};
+use sandglass_figures::Interrupt;
+use setup::Ground;
 use ways::{bare, sandglass};
 use workload::Workload;
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(cli: &Cli) -> Result<Results> {
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen().map_err(BenchError::doing("Listening to signals"))?;
     let ground = Ground::new(cli)?;
     let runs = usize::try_from(cli.runs).unwrap_or(usize::MAX);
     let mut results = Results {

@@ -3,12 +3,12 @@
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
+use sandglass_figures::clock::of_day_ms;
+use sandglass_figures::{Interrupt, Summary, ms, summary};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{BenchError, Result};
-use crate::sample::{Summary, summary};
-use crate::setup::Interrupt;
 use crate::ways::sandglass::Ours;
 use crate::workload::Workload;
 
@@ -75,7 +75,7 @@ fn once(ours: &Ours) -> Result<Times> {
     let output = command
         .output()
         .map_err(BenchError::doing("Starting `sandglass run`"))?;
-    let wall = crate::timed::ms(begin.elapsed());
+    let wall = ms(begin.elapsed());
     let log = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(BenchError::Setup(format!(
@@ -84,7 +84,7 @@ fn once(ours: &Ours) -> Result<Times> {
         )));
     }
     let since = begun.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    read(&log, crate::timed::ms(since), wall).ok_or_else(|| {
+    read(&log, ms(since), wall).ok_or_else(|| {
         BenchError::Setup(format!(
             "The log of `sandglass run` does not tell its phases: {log}"
         ))
@@ -107,7 +107,7 @@ fn read(log: &str, begun_ms: f64, wall_ms: f64) -> Option<Times> {
         let (Some(name), Some(us)) = (entry["span"]["name"].as_str(), entry["us"].as_f64()) else {
             continue;
         };
-        let at = seconds_of_day_ms(entry["timestamp"].as_str()?)?;
+        let at = of_day_ms(entry["timestamp"].as_str()?)?;
         first = first.or(Some(at - us / 1e3));
         last = at;
         driver.push((name.to_owned(), us / 1e3));
@@ -145,14 +145,6 @@ fn pairs(text: &str) -> Vec<(String, f64)> {
             Some((name.to_owned(), number.parse().ok()?))
         })
         .collect()
-}
-
-/// Milliseconds since midnight of `2026-01-31T12:34:56.789012Z`.
-fn seconds_of_day_ms(timestamp: &str) -> Option<f64> {
-    let (_, time) = timestamp.trim_end_matches('Z').split_once('T')?;
-    let mut fields = time.split(':').map(|field| field.parse::<f64>().ok());
-    let (hours, minutes, seconds) = (fields.next()??, fields.next()??, fields.next()??);
-    Some((hours * 3600.0 + minutes * 60.0 + seconds) * 1e3)
 }
 
 fn meaning(phase: &str) -> &'static str {

@@ -1,19 +1,14 @@
 //! The tables, for people.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use sandglass_figures::table::{self, Table, figures, lines, ms, times};
 
-use crate::budgets::Budget;
 use crate::results::Results;
 use crate::workload::Workload;
 
 /// All sections that were measured, as text.
 pub fn render(results: &Results) -> String {
     let mut text = String::new();
-    let mut section = |title: &str, table: Table| {
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        text.push_str(&format!("\n{title}\n\n{}\n", lines.join("\n")));
-    };
+    let mut section = |title: &str, table: Table| table::section(&mut text, title, &table);
     if let Some(host) = &results.host {
         let mut table = lines(&["", ""]);
         table.add_row(["kernel", &host.kernel]);
@@ -94,11 +89,7 @@ pub fn render(results: &Results) -> String {
         }
         section("`python3 -c pass` beside sandboxes of ours that wait (ms)", table);
     }
-    let mut table = figures(&["budget", "at most", "measured", "", ""], 1..3);
-    for budget in &results.budgets {
-        table.add_row(budget_line(budget));
-    }
-    section("Budgets", table);
+    section("Budgets", table::budgets(&results.budgets));
     text
 }
 
@@ -127,53 +118,6 @@ fn latency_table(latency: &crate::latency::Table) -> Table {
         }
     }
     table
-}
-
-fn budget_line(budget: &Budget) -> [String; 5] {
-    let limit = format!("{}{}", if budget.at_least { "≥ " } else { "" }, budget.limit);
-    let measured = budget
-        .measured
-        .map_or("-".to_owned(), |figure| format!("{figure:.2}"));
-    let verdict = match budget.met {
-        Some(true) => "met",
-        Some(false) => "NOT MET",
-        None => "not measured",
-    };
-    [
-        budget.promise.to_owned(),
-        limit,
-        measured,
-        budget.unit.to_owned(),
-        verdict.to_owned(),
-    ]
-}
-
-fn lines(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    if header.iter().any(|title| !title.is_empty()) {
-        table.set_header(header);
-    }
-    table
-}
-
-/// A table some of whose columns hold figures.
-fn figures(header: &[&str], right: std::ops::Range<usize>) -> Table {
-    let mut table = lines(header);
-    for at in right {
-        if let Some(column) = table.column_mut(at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-fn ms(time: f64) -> String {
-    format!("{time:.2}")
-}
-
-fn times(ratio: Option<f64>) -> String {
-    ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))
 }
 
 #[cfg(test)]

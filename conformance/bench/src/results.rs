@@ -1,8 +1,8 @@
 //! Everything that was measured: what `--json` prints.
 
+use sandglass_figures::Budget;
 use serde::Serialize;
 
-use crate::budgets::Budget;
 use crate::setup::Host;
 use crate::{alive, latency, phases, throughput};
 

@@ -1,10 +1,9 @@
-//! What every section stands on: an image, a directory of its own, the other programs, a way to stop.
+//! What every section stands on: an image, a directory of its own, the other programs.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::mount::MsFlags;
+use sandglass_figures::host::{kernel, load, version};
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -18,34 +17,6 @@ use crate::ways::oci::{self, Oci};
 use crate::ways::sandglass::{CommandLine, Library, Ours};
 use crate::ways::{Name, Way};
 use crate::workload::Workload;
-
-/// Set by Ctrl-C: sections end between two runs, and everything is cleaned up.
-#[derive(Debug, Default, Clone)]
-pub struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    /// Begins to listen.
-    ///
-    /// # Errors
-    /// The system refuses a handler.
-    pub fn listen() -> Result<Self> {
-        let interrupt = Self::default();
-        for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
-            signal_hook::flag::register(signal.as_raw(), interrupt.0.clone())
-                .map_err(BenchError::doing("Listening to signals"))?;
-        }
-        Ok(interrupt)
-    }
-
-    /// # Errors
-    /// Somebody wants this to stop.
-    pub fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
-        Ok(())
-    }
-}
 
 /// What is measured, and on what.
 #[derive(Debug, Clone, Serialize)]
@@ -129,13 +100,9 @@ impl Ground {
             view,
             bwrap,
             host: Host {
-                kernel: read("/proc/sys/kernel/osrelease"),
+                kernel: kernel(),
                 cpus,
-                load: read("/proc/loadavg")
-                    .split(' ')
-                    .take(3)
-                    .collect::<Vec<_>>()
-                    .join(" "),
+                load: load(),
                 image: image.digest,
                 others: vec![("bwrap".into(), version(&cli.bwrap))],
             },
@@ -242,18 +209,4 @@ fn all_cpus() -> f64 {
     #[allow(clippy::cast_precision_loss)]
     let count = count as f64;
     count
-}
-
-/// A line of the kernel's, or why there is none.
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).map_or_else(|e| e.to_string(), |text| text.trim().to_owned())
-}
-
-fn version(program: &Path) -> String {
-    let said = std::process::Command::new(program).arg("--version").output();
-    let text = said.map_or_else(
-        |e| e.to_string(),
-        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
-    );
-    text.lines().next().unwrap_or_default().to_owned()
 }

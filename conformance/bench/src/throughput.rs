@@ -4,11 +4,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use sandglass_figures::{Interrupt, median};
 use serde::Serialize;
 
 use crate::error::{BenchError, Result};
-use crate::sample::median;
-use crate::setup::Interrupt;
 use crate::timed::timed;
 use crate::ways::bwrap::Bwrap;
 use crate::ways::sandglass::Ours;

@@ -81,11 +81,6 @@ fn failure(command: &Command, status: ExitStatus, in_time: bool, mut stderr: std
     format!("{command:?}: {how}. {}", String::from_utf8_lossy(&said).trim())
 }
 
-/// Milliseconds.
-pub fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! Times of one row, and what is said about them.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 /// What is known of one row, in milliseconds.
@@ -16,6 +18,7 @@ pub struct Summary {
 }
 
 /// Median and 95th percentile of some milliseconds; `None` where there are none.
+#[must_use]
 pub fn summary(samples: &[f64]) -> Option<Summary> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -27,7 +30,14 @@ pub fn summary(samples: &[f64]) -> Option<Summary> {
     })
 }
 
+/// Milliseconds.
+#[must_use]
+pub fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
 /// The median of any numbers; `None` where there are none.
+#[must_use]
 pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
