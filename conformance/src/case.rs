@@ -14,7 +14,7 @@ pub struct Case {
     /// What must hold, as a short sentence.
     pub says: String,
     /// What the run must be able to give; otherwise the case is skipped with that reason.
-    pub needs: &'static [Need],
+    pub needs: Vec<Need>,
     /// It measures time or counts what is on the host, so nothing may run beside it.
     pub alone: bool,
     /// How to look.
@@ -109,6 +109,19 @@ pub enum Need {
     TouchHost,
     /// An x86_64 machine.
     X86,
+    /// `sandglass run` itself: its words, its admission, its report. No question where a runtime is under test.
+    Driver,
+    /// The image's runner around the script: artifacts, capped output, exit codes told from signals, nothing left behind
+    /// by the script. No question where a script is a process of a container by itself.
+    Runner,
+    /// A first process that is not the script: the kernel has rules of its own for that one.
+    Child,
+    /// A sandbox without pseudo terminals; a pod has them, since it can be asked for one at any time.
+    NoTerminals,
+    /// A user namespace of the run's own, which pods do not have.
+    UserNamespace,
+    /// Pods: a containerd with its CRI. No question where `sandglass run` is under test.
+    Pods,
 }
 
 /// The default control: the attempt succeeds.
@@ -157,7 +170,7 @@ impl Case {
             name: name.into(),
             families,
             says: says.into(),
-            needs: &[],
+            needs: Vec::new(),
             alone: false,
             body,
         }
@@ -175,7 +188,7 @@ impl Case {
             name: name.into(),
             families,
             says: says.into(),
-            needs: &[],
+            needs: Vec::new(),
             alone: false,
             body,
         }
@@ -241,9 +254,9 @@ impl Case {
         self
     }
 
-    /// What it needs.
-    pub fn needs(mut self, needs: &'static [Need]) -> Self {
-        self.needs = needs;
+    /// What it needs, besides what it was said to need already.
+    pub fn needs(mut self, needs: &[Need]) -> Self {
+        self.needs.extend_from_slice(needs);
         self
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::case::Need;
 use crate::invoke::{Invocation, write};
 use crate::judge::{Line, find_line};
+use crate::runtime::{Role, Runtime};
 use crate::verdict::Stop;
 use crate::view::View;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub tag: String,
     /// The image's root, where the suite itself plays the driver.
     pub nothing: Option<PathBuf>,
+    /// The runtime that is under test in place of the command line.
+    pub runtime: Option<Runtime>,
 }
 
 impl Config {
@@ -57,6 +60,28 @@ impl Config {
             Need::Root => self.user.then_some("needs-root"),
             Need::TouchHost => (!self.touch_host).then_some("needs-touch-host"),
             Need::X86 => (!cfg!(target_arch = "x86_64")).then_some("needs-x86_64"),
+            // Those say for whom a case is, not what it can be done with.
+            Need::Driver
+            | Need::Runner
+            | Need::Child
+            | Need::NoTerminals
+            | Need::UserNamespace
+            | Need::Pods => None,
+        }
+    }
+
+    /// Whose question a case with this need is, where it is none of what is under test.
+    pub fn is_for_others(&self, need: Need) -> Option<&'static str> {
+        let role = self.runtime.as_ref().map(|runtime| runtime.role);
+        match need {
+            Need::Driver => role.is_some().then_some("driver"),
+            Need::Runner => role.is_some_and(|role| role != Role::Runner).then_some("runner"),
+            Need::Child => (role == Some(Role::First)).then_some("child"),
+            Need::NoTerminals => role.is_some().then_some("no-terminals"),
+            Need::UserNamespace => role.is_some().then_some("user-namespace"),
+            // They do not depend on what scripts are, so they are asked once.
+            Need::Pods => (role != Some(Role::Runner)).then_some("pods"),
+            _ => None,
         }
     }
 }
@@ -139,7 +164,13 @@ impl<'a> Context<'a> {
             Some(rootfs) => invocation
                 .env(crate::nothing::ROOTFS, rootfs)
                 .env("TMPDIR", &self.config.dir),
-            None => invocation,
+            None => match &self.config.runtime {
+                Some(runtime) => {
+                    let settings = serde_json::to_string(runtime).unwrap_or_default();
+                    invocation.env(crate::runtime::PLAYED, settings)
+                }
+                None => invocation,
+            },
         }
     }
 

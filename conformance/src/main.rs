@@ -2,9 +2,11 @@
 //!
 //! It knows the command line under test and nothing of what is behind it: `sandglass run --json … SCRIPT`. One prober
 //! runs inside, in the place of the attacker; the suite judges from outside what came of each attempt, and what is left
-//! on the host. See the README beside this crate.
+//! on the host. With `--runtime` it plays that command line itself, each run a container (`runtime/`): the same cases, no
+//! copies. See the README beside this crate.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod case;
 mod cases;
 mod context;
@@ -18,6 +20,8 @@ mod leak;
 mod nothing;
 mod output;
 mod permitted;
+mod pods;
+mod runtime;
 mod suite;
 mod verdict;
 mod view;
@@ -29,12 +33,26 @@ use std::time::Instant;
 use clap::{Parser, ValueEnum};
 use globset::Glob;
 
-use crate::case::{Body, Case};
+use crate::case::{Body, Case, Need};
 use crate::context::{Canary, Config};
 use crate::control::Unconfined;
 use crate::leak::{Scope, Watch};
-use crate::output::Summary;
+use crate::output::{CaseResult, Summary};
 use crate::permitted::Permitted;
+use crate::runtime::events::Recorder;
+use crate::runtime::{Handler, Role, Runtime};
+
+/// Where containerd, its CRI and runtimes keep what belongs to live containers: a stack has it where a node has it.
+const OF_CONTAINERS: [&str; 8] = [
+    "/run/containerd/fifo",
+    "/run/containerd/s",
+    "/run/containerd/io.containerd.runtime.v2.task/default",
+    "/run/containerd/io.containerd.runtime.v2.task/k8s.io",
+    "/run/containerd/io.containerd.grpc.v1.cri/containers",
+    "/run/containerd/io.containerd.grpc.v1.cri/sandboxes",
+    "/run/containerd/runc/default",
+    "/run/containerd/runc/k8s.io",
+];
 
 /// Runs named cases against a driver through its command line, and judges them from outside.
 ///
@@ -55,6 +73,23 @@ struct Cli {
     /// A further word for every `sandglass run`, such as --extra=--image=NAME; may be given several times
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     extra: Vec<String>,
+    /// Run the cases through a container runtime in place of the command line: in a stack, as root
+    #[arg(long, value_enum, conflicts_with_all = ["validate", "user", "waive", "extra"])]
+    runtime: Option<Server>,
+    /// With --runtime: the handler under test
+    #[arg(long, value_enum, default_value_t = Handler::Sandglass, requires = "runtime")]
+    handler: Handler,
+    /// With --runtime: what scripts are in their container
+    #[arg(long = "as", value_enum, default_value_t = Role::Runner, requires = "runtime")]
+    role: Role,
+    /// With --runtime: the sandbox image, by a name that the server has
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "localhost/sandglass:1",
+        requires = "runtime"
+    )]
+    runtime_image: String,
     /// Say that the suite runs as an ordinary user, not as root
     #[arg(long)]
     user: bool,
@@ -73,9 +108,9 @@ struct Cli {
     /// The root of the image, for --validate
     #[arg(long, value_name = "DIR", required_if_eq("validate", "true"))]
     rootfs: Option<PathBuf>,
-    /// The list of permitted skips
+    /// A list of permitted skips and failures; may be given several times
     #[arg(long, value_name = "FILE")]
-    permit: Option<PathBuf>,
+    permit: Vec<PathBuf>,
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -103,13 +138,23 @@ enum Format {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Server {
+    Containerd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum HostScope {
     Whole,
     Own,
 }
 
 fn main() -> ExitCode {
-    // The suite itself in the part of a driver, for its own validation.
+    // The suite itself in the part of a driver: through a runtime, and for its own validation.
+    if let Some(settings) = std::env::var_os(runtime::PLAYED)
+        && std::env::args_os().nth(1).is_some_and(|word| word == "run")
+    {
+        return runtime::main(&settings.to_string_lossy());
+    }
     if let Some(rootfs) = std::env::var_os(nothing::ROOTFS)
         && std::env::args_os().nth(1).is_some_and(|word| word == "run")
     {
@@ -141,13 +186,11 @@ fn suite_main(cli: &Cli) -> Result<bool, String> {
     if cli.validate && !root {
         return Err("--validate needs root: controls show what root can do unconfined".to_owned());
     }
-    let permitted = match &cli.permit {
-        None => Permitted::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            Permitted::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?
-        }
-    };
+    let mut permitted = Permitted::default();
+    for path in &cli.permit {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        permitted.extend(Permitted::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?);
+    }
     // Orphans of a killed command line become children of ours, so that they cannot hide.
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| format!("cannot become a reaper: {e}"))?;
     let temp = tempfile::Builder::new()
@@ -183,8 +226,18 @@ fn in_dir(
     // Others may pass through, as a run with a uid of its own does, and may not list.
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711)).map_err(say)?;
     let tag = format!("conf{}", std::process::id());
+    let runtime = cli.runtime.map(|Server::Containerd| Runtime {
+        handler: cli.handler,
+        role: cli.role,
+        image: cli.runtime_image.clone(),
+        events: dir.join("events"),
+    });
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let config = Config {
-        sandglass: absolute(&cli.sandglass)?,
+        sandglass: match runtime {
+            Some(_) => own.clone(),
+            None => absolute(&cli.sandglass)?,
+        },
         driver: cli.driver.clone(),
         waived: cli.waive.clone(),
         extra: cli.extra.clone(),
@@ -194,6 +247,7 @@ fn in_dir(
         dir: dir.to_owned(),
         tag: tag.clone(),
         nothing: None,
+        runtime,
     };
     std::fs::create_dir(config.state_dir()).map_err(say)?;
     std::fs::set_permissions(config.state_dir(), std::fs::Permissions::from_mode(0o711)).map_err(say)?;
@@ -202,12 +256,19 @@ fn in_dir(
         HostScope::Whole => Scope::Whole,
         HostScope::Own => Scope::Own { tag },
     };
-    let watch = Watch::new(scope, vec![config.state_dir()]);
+    let mut state_dirs = vec![config.state_dir()];
+    let _recorder = match &config.runtime {
+        None => None,
+        Some(runtime) => {
+            state_dirs.extend(OF_CONTAINERS.map(PathBuf::from));
+            Some(Recorder::start(&runtime.events)?)
+        }
+    };
+    let watch = Watch::new(scope, state_dirs);
     let quiet = cli.format == Format::Json;
     let (what, results) = if cli.validate {
         let rootfs = cli.rootfs.as_deref().ok_or("--validate needs --rootfs")?;
         let unconfined = Unconfined::new(rootfs, dir).map_err(say)?;
-        let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let nothing = Config {
             sandglass: own,
             nothing: Some(rootfs.to_owned()),
@@ -218,11 +279,21 @@ fn in_dir(
         ("controls", results)
     } else {
         warm_up(&config, &canary)?;
+        if cases.iter().any(|case| case.needs.contains(&Need::Pods)) && config.runtime.is_some() {
+            warm_up_pods(&config, &canary)?;
+        }
         (
             "cases",
             suite::run(cases, &config, &canary, &watch, usize::from(cli.jobs), quiet),
         )
     };
+    let results: Vec<_> = results
+        .into_iter()
+        .map(|result| CaseResult {
+            verdict: permitted.known(&result.name, result.verdict.clone()),
+            ..result
+        })
+        .collect();
     let disagreements = permitted.disagreements(results.iter().map(|r| (r.name.as_str(), &r.verdict)));
     Ok(Summary {
         what,
@@ -241,6 +312,18 @@ fn warm_up(config: &Config, canary: &Canary) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(stop) => Err(format!(
             "a first run does not succeed, so no case was tried: {stop:?}"
+        )),
+    }
+}
+
+/// The same for pods: the first of them makes the node forward packets.
+fn warm_up_pods(config: &Config, canary: &Canary) -> Result<(), String> {
+    let context = context::Context::new(config, canary, "warm-up", usize::MAX).map_err(|e| e.to_string())?;
+    let asked = pods::Pod::ordinary(&context).and_then(|pod| pod.ask(&context, Handler::Runc));
+    match asked {
+        Ok(Ok(())) => Ok(()),
+        other => Err(format!(
+            "a first pod cannot be made, so no case was tried: {other:?}"
         )),
     }
 }

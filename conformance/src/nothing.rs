@@ -5,7 +5,6 @@
 //! descriptors, tells no lack of time or memory apart, counts nobody's runs. Everything still happens in throw-away
 //! namespaces on a throw-away root. A hostile case that passes against it proves nothing.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::asked::Asked;
 use crate::control::{Job, Unconfined};
 
 /// Set when this program is to play the driver: the root of the image.
@@ -105,35 +105,8 @@ pub fn main(rootfs: &Path) -> ExitCode {
     }
 }
 
-#[derive(Default)]
-struct Asked {
-    flags: BTreeMap<String, OsString>,
-    inputs: Vec<OsString>,
-    json: bool,
-    script: PathBuf,
-    args: Vec<OsString>,
-}
-
-fn asked() -> Asked {
-    let mut asked = Asked::default();
-    let mut words = std::env::args_os().skip(2);
-    while let Some(word) = words.next() {
-        match word.to_str() {
-            Some("--json") => asked.json = true,
-            Some("--input") => asked.inputs.extend(words.next()),
-            Some("--") => asked.args.extend(words.by_ref()),
-            Some(flag) if flag.starts_with("--") => {
-                let value = words.next().unwrap_or_default();
-                asked.flags.insert(flag.to_owned(), value);
-            }
-            _ => asked.script = word.into(),
-        }
-    }
-    asked
-}
-
 fn play(rootfs: &Path) -> std::io::Result<ExitCode> {
-    let asked = asked();
+    let asked = Asked::read(std::env::args_os().skip(2));
     let temp = tempfile::Builder::new()
         .prefix("sandglass-conformance-nothing-")
         .tempdir()?;
@@ -143,12 +116,9 @@ fn play(rootfs: &Path) -> std::io::Result<ExitCode> {
     let name = asked.script.file_name().unwrap_or_default().to_owned();
     let text = std::fs::read(&asked.script).unwrap_or_default();
     std::fs::write(stage.join(&name), text)?;
-    for input in &asked.inputs {
-        let input = input.to_string_lossy();
-        let (as_name, from) = input.rsplit_once('=').unwrap_or(("", &input));
+    for (name, from) in asked.inputs() {
         // The one mistake that is not made here: the last part of a name is as much as may be written to.
-        let base = Path::new(if as_name.is_empty() { from } else { as_name }).file_name();
-        if let Some(base) = base {
+        if let Some(base) = Path::new(&name).file_name() {
             let _ = std::fs::copy(from, stage.join(base));
         }
     }
@@ -176,9 +146,8 @@ fn play(rootfs: &Path) -> std::io::Result<ExitCode> {
     };
     let mut command = unconfined.command(&job);
     let seconds = asked
-        .flags
-        .get("--timeout")
-        .and_then(|t| t.to_str()?.strip_suffix('s')?.parse().ok())
+        .text("--timeout")
+        .and_then(|t| t.strip_suffix('s')?.parse().ok())
         .unwrap_or(4.0);
     let output = bounded(&mut command, seconds)?;
     let out = asked.flags.get("--out").map(PathBuf::from);

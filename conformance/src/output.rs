@@ -47,6 +47,10 @@ pub struct Counts {
     pub failed: usize,
     /// Skipped.
     pub skipped: usize,
+    /// No question for what is under test.
+    pub not_applicable: usize,
+    /// Failed as the list of permitted failures says.
+    pub as_listed: usize,
 }
 
 impl Summary {
@@ -57,10 +61,12 @@ impl Summary {
             passed: count(|v| matches!(v, Verdict::Passed)),
             failed: count(|v| matches!(v, Verdict::Failed { .. })),
             skipped: count(|v| matches!(v, Verdict::Skipped { .. })),
+            not_applicable: count(|v| matches!(v, Verdict::NotApplicable { .. })),
+            as_listed: count(|v| matches!(v, Verdict::FailedAsListed { .. })),
         }
     }
 
-    /// Whether the whole is good: nothing failed, something ran, and the skips are those of the list.
+    /// Whether the whole is good: nothing failed but what is listed, something ran, and the skips are those of the list.
     pub fn good(&self) -> bool {
         let counts = self.counts();
         counts.failed == 0 && counts.passed > 0 && self.disagreements.is_empty()
@@ -89,20 +95,28 @@ impl Summary {
         }
         for (index, line) in self.disagreements.iter().enumerate() {
             if index == 0 {
-                text.push_str("\nThe list of permitted skips does not agree\n");
+                text.push_str("\nThe list of what is permitted does not agree\n");
             }
             let _ = writeln!(text, "  {line}");
         }
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "\n{} {}: {} passed, {} failed, {} skipped in {:.1} s",
+            "\n{} {}: {} passed, {} failed, {} skipped",
             self.cases.len(),
             self.what,
             counts.passed,
             counts.failed,
             counts.skipped,
-            self.seconds
         );
+        for (count, what) in [
+            (counts.as_listed, "failed as listed"),
+            (counts.not_applicable, "for others"),
+        ] {
+            if count > 0 {
+                let _ = write!(text, ", {count} {what}");
+            }
+        }
+        let _ = writeln!(text, " in {:.1} s", self.seconds);
         if self.cases.is_empty() {
             text.push_str("Nothing was selected, so nothing was shown.\n");
         }
@@ -139,6 +153,16 @@ impl Summary {
                         status.set_message(reason.clone());
                         status
                     }
+                    Verdict::NotApplicable { to } => {
+                        let mut status = TestCaseStatus::skipped();
+                        status.set_message(format!("n/a: {to}"));
+                        status
+                    }
+                    Verdict::FailedAsListed { observed, .. } => {
+                        let mut status = TestCaseStatus::skipped();
+                        status.set_message(format!("failed as listed: {observed}"));
+                        status
+                    }
                 };
                 let mut test = TestCase::new(case.name.clone(), status);
                 test.set_classname(format!("conformance.{name}"))
@@ -170,6 +194,8 @@ pub fn line(case: &CaseResult) -> String {
         Verdict::Passed => format!("pass  {:<46} {:>6.2} s", case.name, case.seconds),
         Verdict::Failed { .. } => format!("FAIL  {:<46} {:>6.2} s", case.name, case.seconds),
         Verdict::Skipped { reason } => format!("skip  {:<46} {:>6.2} s  {reason}", case.name, case.seconds),
+        Verdict::NotApplicable { to } => format!("n/a   {:<46} {:>8}  {to}", case.name, ""),
+        Verdict::FailedAsListed { .. } => format!("known {:<46} {:>6.2} s", case.name, case.seconds),
     }
 }
 

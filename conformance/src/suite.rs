@@ -207,6 +207,9 @@ fn say(result: &CaseResult, quiet: bool) {
 }
 
 fn one(case: &Case, config: &Config, canary: &Canary, number: usize) -> Verdict {
+    if let Some(to) = case.needs.iter().find_map(|need| config.is_for_others(*need)) {
+        return Verdict::NotApplicable { to: to.to_owned() };
+    }
     if let Some(reason) = case.needs.iter().find_map(|need| config.lacks(*need)) {
         return Verdict::Skipped {
             reason: reason.to_owned(),

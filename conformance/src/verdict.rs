@@ -20,6 +20,18 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
+    /// It is no question for what is under test, by what the case itself says that it needs.
+    NotApplicable {
+        /// Whose question it is.
+        to: String,
+    },
+    /// It was seen not to hold, as the list of permitted failures says of what is under test.
+    FailedAsListed {
+        /// What should have been seen.
+        expected: String,
+        /// What was seen.
+        observed: String,
+    },
 }
 
 /// Why a case stopped before its end.

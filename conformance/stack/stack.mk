@@ -91,7 +91,7 @@ CRITEST_LEAST ?= 90
 CRITEST_HANDLERS ?= sandglass-spec sandglass
 
 .PHONY: critest
-critest: stack ## critest with real runc, then with ours, compared name by name
+critest: stack shim ## critest with real runc, then with ours, compared name by name
 	@$(STACK_BIN) critest --servers $(STACK) $(STACK_FLAGS) --at-least $(CRITEST_LEAST) --out target/critest --handler runc \
 	  $(addprefix --handler ,$(CRITEST_HANDLERS)) \
 	  $(if $(filter sandglass,$(CRITEST_HANDLERS)),--expected sandglass=conformance/stack/critest-sandglass.toml)

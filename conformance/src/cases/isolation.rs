@@ -18,13 +18,15 @@ pub fn cases() -> Vec<Case> {
             &[24],
             "every field of the receipt is what the prober sees from inside",
             receipt,
-        ),
+        )
+        .needs(&[Need::Driver]),
         Case::code(
             "isolation/receipt-names-waivers",
             &[],
             "the receipt says what was done without",
             receipt_waivers,
-        ),
+        )
+        .needs(&[Need::Driver]),
         Case::refused(
             "isolation/network",
             &[14],
@@ -72,14 +74,15 @@ pub fn cases() -> Vec<Case> {
             &[],
             "the script leads a session and a group of its own",
             session,
-        ),
+        )
+        .needs(&[Need::Runner]),
         Case::code(
             "isolation/host-ids",
             &[24],
             "on the host the script is nobody that exists, and no two runs are the same",
             host_ids,
         )
-        .needs(&[Need::Root])
+        .needs(&[Need::Root, Need::UserNamespace])
         .alone(),
         Case::refused(
             "isolation/no-tools",
@@ -121,6 +124,7 @@ fn receipt(c: &Context<'_>) -> Result<(), Stop> {
         .all(|set| field(set) == "0000000000000000");
     same("capabilities are none", &empty, &(receipt.capabilities == "none"))?;
     check(empty, "no capabilities inside", format!("{}", status.detail))?;
+    same("supplementary groups", &String::new(), &field("Groups"))?;
     same(
         "no_new_privileges",
         &(field("NoNewPrivs") == "1"),

@@ -8,26 +8,33 @@ mod isolation;
 mod kernel;
 mod limits;
 mod outcomes;
+mod pods;
 mod processes;
 mod work;
 
-use crate::case::Case;
+use crate::case::{Case, Need};
 
 /// All of them.
 pub fn all() -> Vec<Case> {
     [
         kernel::cases(),
         files::cases(),
-        artifacts::cases(),
+        needing(&[Need::Runner], artifacts::cases()),
         processes::cases(),
         limits::cases(),
         outcomes::cases(),
         isolation::cases(),
-        driver::cases(),
-        input::cases(),
+        needing(&[Need::Driver], driver::cases()),
+        needing(&[Need::Driver], input::cases()),
         work::cases(),
+        pods::cases(),
     ]
     .concat()
+}
+
+/// A group of cases that all need this.
+fn needing(needs: &[Need], cases: Vec<Case>) -> Vec<Case> {
+    cases.into_iter().map(|case| case.needs(needs)).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Ordinary work that must just work. Each script checks its own results and ends with how many of its checks held.
 
-use crate::case::{Body, Case, Work};
+use crate::case::{Body, Case, Need, Work};
 use crate::context::PROBER_JS;
 
 /// Every script of ordinary work.
@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
                 ),
                 families: &[],
                 says: $says.to_owned(),
-                needs: &[],
+                needs: Vec::new(),
                 alone: false,
                 body: Body::Work(Work {
                     file: $file,
@@ -32,12 +32,14 @@ pub fn cases() -> Vec<Case> {
             "the scenario that the product exists for"
         ),
         work!("python", "tables.py", "pandas: tables, groups, dates, time zones"),
-        work!("python", "arrays.py", "numpy: linear algebra with threads"),
+        // The runner's environment says how many threads to start, and where the font cache of the image is.
+        work!("python", "arrays.py", "numpy: linear algebra with threads").needs(&[Need::Runner]),
         work!(
             "python",
             "charts.py",
             "matplotlib: PNG, SVG, PDF with CJK text, no font cache built"
-        ),
+        )
+        .needs(&[Need::Runner]),
         work!("python", "images.py", "Pillow: PNG, JPEG, WebP, CJK text"),
         work!(
             "python",
@@ -78,7 +80,7 @@ pub fn cases() -> Vec<Case> {
             name: "work/node-refusals".to_owned(),
             families: &[10, 15, 43],
             says: "Node gets along with what is refused".to_owned(),
-            needs: &[],
+            needs: Vec::new(),
             alone: false,
             body: Body::Work(Work {
                 file: "refusals.js",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, StackError};
+use crate::place::SHIMS;
 
 /// What to do when a server is missing.
 const BUILD: &str = "Run `make stack` to build what the stack is made of.";
@@ -109,6 +110,12 @@ impl Handler {
     pub fn sandglass(name: &str, hardening: &str) -> Self {
         Self::new(name, "io.containerd.sandglass.v1").with("hardening", hardening)
     }
+
+    /// Our shim under the name that says `hardening = "spec"`, without options: containerd's CRI plugin makes containers
+    /// with a user namespace for no handler that has some, unless they are runc's.
+    pub fn sandglass_spec(name: &str) -> Self {
+        Self::new(name, "io.containerd.sandglass-spec.v1")
+    }
 }
 
 /// What shall come up.
@@ -116,6 +123,8 @@ impl Handler {
 pub struct Config {
     /// The parts.
     pub servers: Servers,
+    /// Our shim, to be found under its other name as well.
+    pub shim: Option<PathBuf>,
     /// Folders in which containerd finds shims, before the stack's own `bin/`.
     pub path: Vec<PathBuf>,
     /// The handlers, the first being the default.
@@ -137,9 +146,9 @@ impl Config {
         let mut handlers = vec![Handler::runc("runc", &servers.program("runc"))];
         let mut path = Vec::new();
         if let Some(folder) = shim.and_then(Path::parent) {
-            path.push(folder.to_owned());
+            path.extend([folder.to_owned(), SHIMS.into()]);
             handlers.push(Handler::sandglass("sandglass", "sandbox"));
-            handlers.push(Handler::sandglass("sandglass-spec", "spec"));
+            handlers.push(Handler::sandglass_spec("sandglass-spec"));
         }
         handlers.extend(others.iter().map(|(name, binary)| Handler::runc(name, binary)));
         if servers.program("containerd-shim-runsc-v1").exists() {
@@ -147,6 +156,7 @@ impl Config {
         }
         Self {
             servers,
+            shim: shim.map(Path::to_owned),
             path,
             handlers,
             debug: false,
@@ -197,7 +207,10 @@ mod tests {
     #[test]
     fn our_shim_is_found_before_anything_else_of_its_name() {
         let config = Config::new(servers(), Some(Path::new("/x/shim")), &[]);
-        assert_eq!(config.search_path("/usr/bin"), "/x:/nowhere/stack/bin:/usr/bin");
+        assert_eq!(
+            config.search_path("/usr/bin"),
+            format!("/x:{SHIMS}:/nowhere/stack/bin:/usr/bin")
+        );
     }
 
     #[test]

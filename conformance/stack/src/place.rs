@@ -16,6 +16,8 @@ pub const ROOT: &str = "/var/lib/containerd";
 pub const STATE: &str = "/run/containerd";
 /// What the stack writes for its servers, inside.
 pub const SETTINGS: &str = "/run/sandglass-stack";
+/// Our shim under its other name, inside.
+pub const SHIMS: &str = "/run/sandglass-stack/shims";
 /// containerd's socket, inside.
 pub const SOCKET: &str = "/run/containerd/containerd.sock";
 

@@ -143,13 +143,14 @@ mod tests {
             Some("sandbox")
         );
         assert_eq!(
-            runtimes["sandglass-spec"]["options"]["hardening"].as_str(),
-            Some("spec")
+            runtimes["sandglass-spec"]["runtime_type"].as_str(),
+            Some("io.containerd.sandglass-spec.v1")
         );
         assert_eq!(
             runtimes["sandglass"]["runtime_type"].as_str(),
             Some("io.containerd.sandglass.v1")
         );
+        assert!(runtimes["sandglass-spec"].get("options").is_none());
         assert_eq!(
             runtimes["crun"]["options"]["BinaryName"].as_str(),
             Some("/usr/bin/crun")

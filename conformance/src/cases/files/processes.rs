@@ -34,7 +34,8 @@ fn other_processes() -> Vec<Case> {
                 format!("/proc/1/{name} stays closed"),
             )
             .exactly(&[EACCES, EPERM, ENOENT])
-            .absent(&[(ENOENT, "this-kernel-lacks-the-file")]),
+            .absent(&[(ENOENT, "this-kernel-lacks-the-file")])
+            .needs(&[Need::Runner]),
         );
     }
     all.extend([
@@ -45,7 +46,8 @@ fn other_processes() -> Vec<Case> {
             "PID 1 cannot be looked into",
         )
         .expect(Expect::Nothing)
-        .want(Want::Allowed),
+        .want(Want::Allowed)
+        .needs(&[Need::Runner]),
         Case::refused(
             "files/sibling-memory-write",
             &[49],

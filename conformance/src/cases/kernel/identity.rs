@@ -1,6 +1,6 @@
 //! Identity, terminals, filters and devices.
 
-use crate::case::{Case, Planted, Want};
+use crate::case::{Case, Need, Planted, Want};
 use crate::judge::Expect;
 use nix::libc::{EACCES, EINVAL, ENODEV, ENOENT, ENOSYS, ENOTTY, ENXIO, EPERM};
 use serde_json::Value;
@@ -135,7 +135,18 @@ fn devices() -> Vec<Case> {
             "devices",
             "null, zero, full, random, urandom, and no other",
         )
-        .expect(Expect::Nothing),
+        .expect(Expect::Nothing)
+        .needs(&[Need::NoTerminals]),
+    );
+    all.push(
+        Case::refused(
+            "kernel/devices-of-pods",
+            &[25],
+            "devices",
+            "beside those five, none but pseudo terminals of the container's own",
+        )
+        .expect(Expect::NothingOr(only_terminals))
+        .want(Want::Fails),
     );
     for device in [
         "/dev/mem",
@@ -147,20 +158,22 @@ fn devices() -> Vec<Case> {
         "/dev/loop-control",
         "/dev/ptmx",
     ] {
-        all.push(
-            Case::refused(
-                format!("kernel/open{}", device.replace('/', "-")),
-                &[25],
-                &format!("open-device {device}"),
-                format!("no {device}"),
-            )
-            .exactly(&[EPERM, EACCES, ENOENT])
-            .absent(&[
-                (ENOENT, "this-machine-lacks-the-device"),
-                (ENODEV, "this-machine-lacks-the-device"),
-                (ENXIO, "this-machine-lacks-the-device"),
-            ]),
-        );
+        let case = Case::refused(
+            format!("kernel/open{}", device.replace('/', "-")),
+            &[25],
+            &format!("open-device {device}"),
+            format!("no {device}"),
+        )
+        .exactly(&[EPERM, EACCES, ENOENT])
+        .absent(&[
+            (ENOENT, "this-machine-lacks-the-device"),
+            (ENODEV, "this-machine-lacks-the-device"),
+            (ENXIO, "this-machine-lacks-the-device"),
+        ]);
+        all.push(match device {
+            "/dev/ptmx" => case.needs(&[Need::NoTerminals]),
+            _ => case,
+        });
     }
     all.push(
         Case::refused(
@@ -182,7 +195,21 @@ fn no_new_privs(detail: &Value) -> Result<(), String> {
     }
 }
 
-/// All five sets empty, no new privileges, a filter, nobody, and no supplementary group.
+/// Devices by which a terminal of the container's own is made and used.
+fn only_terminals(detail: &Value) -> Result<(), String> {
+    let found = detail.as_array().ok_or("no list")?;
+    let terminal = |path: &Value| {
+        path.as_str()
+            .is_some_and(|path| ["/dev/tty", "/dev/ptmx"].contains(&path) || path.starts_with("/dev/pts/"))
+    };
+    match found.iter().find(|path| !terminal(path)) {
+        None => Ok(()),
+        Some(other) => Err(format!("{other} is there")),
+    }
+}
+
+/// All five sets empty, no new privileges, a filter, nobody, and no supplementary group but nobody's own, which
+/// containerd puts into the list and which gives nothing.
 fn status(detail: &Value) -> Result<(), String> {
     let field = |name: &str| {
         detail
@@ -197,10 +224,13 @@ fn status(detail: &Value) -> Result<(), String> {
             wrong.push(format!("{set} is {:?}", field(set)));
         }
     }
-    for (name, right) in [("NoNewPrivs", "1"), ("Seccomp", "2"), ("Groups", "")] {
+    for (name, right) in [("NoNewPrivs", "1"), ("Seccomp", "2")] {
         if field(name) != right {
             wrong.push(format!("{name} is {:?}, not {right:?}", field(name)));
         }
+    }
+    if !["", "65534"].contains(&field("Groups").as_str()) {
+        wrong.push(format!("Groups is {:?}", field("Groups")));
     }
     for name in ["Uid", "Gid"] {
         if field(name).split_whitespace().any(|id| id != "65534") || field(name).is_empty() {
@@ -249,6 +279,7 @@ mod tests {
             ("Seccomp", "0"),
             ("Seccomp", "1"),
             ("Groups", "27"),
+            ("Groups", "65534 27"),
             ("Uid", "65534\t0\t65534\t65534"),
             ("Gid", "0\t0\t0\t0"),
         ] {
@@ -257,6 +288,14 @@ mod tests {
             assert!(status(&bad).is_err(), "{name} {value}");
         }
         assert!(status(&json!({})).is_err());
+    }
+
+    #[test]
+    fn a_device_that_is_no_terminal_is_found() {
+        assert!(only_terminals(&json!(["/dev/tty", "/dev/pts/ptmx", "/dev/pts/0"])).is_ok());
+        assert!(only_terminals(&json!(["/dev/tty", "/dev/tty0"])).is_err());
+        assert!(only_terminals(&json!(["/work/null"])).is_err());
+        assert!(only_terminals(&json!("x")).is_err());
     }
 
     #[test]

@@ -3,9 +3,12 @@
 mod output;
 mod resources;
 
-use crate::case::Case;
+use crate::case::{Case, Need};
 
 /// Every case of this group.
 pub fn cases() -> Vec<Case> {
-    [resources::cases(), output::cases()].concat()
+    let output = output::cases()
+        .into_iter()
+        .map(|case| case.needs(&[Need::Runner]));
+    resources::cases().into_iter().chain(output).collect()
 }

@@ -1,7 +1,7 @@
 //! The script's own end: exit codes, signals, exceptions.
 
 use super::{GRANDCHILD, died_of};
-use crate::case::Case;
+use crate::case::{Case, Need};
 use crate::context::Context;
 use crate::verdict::{Stop, check, same};
 use crate::view::Status;
@@ -21,21 +21,24 @@ pub fn cases() -> Vec<Case> {
             &[45],
             "a signal of its own is told by number, and is no exit code",
             signals,
-        ),
-        Case::code("outcomes/abort", &[45, 46], "an abort is signal 6", abort),
-        Case::code("outcomes/segfault", &[45, 46], "a fault is signal 11", segfault),
+        )
+        .needs(&[Need::Runner]),
+        Case::code("outcomes/abort", &[45, 46], "an abort is signal 6", abort).needs(&[Need::Runner]),
+        Case::code("outcomes/segfault", &[45, 46], "a fault is signal 11", segfault).needs(&[Need::Runner]),
         Case::code(
             "outcomes/broken-pipe",
             &[45],
             "SIGPIPE is signal 13, and kills nobody else",
             broken_pipe,
-        ),
+        )
+        .needs(&[Need::Runner]),
         Case::code(
             "outcomes/own-kill-is-not-out-of-memory",
             &[45, 41],
             "a SIGKILL of its own is no lack of memory",
             own_kill,
-        ),
+        )
+        .needs(&[Need::Runner]),
         Case::code(
             "outcomes/exception",
             &[],
@@ -53,7 +56,8 @@ pub fn cases() -> Vec<Case> {
             &[45],
             "Node's exit codes come back as they are",
             node_exit,
-        ),
+        )
+        .needs(&[Need::Runner]),
         Case::code(
             "outcomes/stdin-is-empty",
             &[],
@@ -71,7 +75,8 @@ pub fn cases() -> Vec<Case> {
             &[40],
             "a child that outlives the script delays nothing",
             leftover_child,
-        ),
+        )
+        .needs(&[Need::Runner]),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! The wall clock.
 
 use super::{GRANDCHILD, timed_out};
-use crate::case::Case;
+use crate::case::{Case, Need};
 use crate::context::Context;
 use crate::ended::Ended;
 use crate::verdict::{Stop, same};
@@ -14,7 +14,8 @@ pub fn cases() -> Vec<Case> {
             &[40, 43],
             "the wall clock ends a busy loop",
             timeout_busy,
-        ),
+        )
+        .needs(&[Need::Runner]),
         Case::code(
             "outcomes/timeout-sleep",
             &[40],
@@ -32,7 +33,8 @@ pub fn cases() -> Vec<Case> {
             &[47],
             "and one that has stopped itself",
             timeout_stopped,
-        ),
+        )
+        .needs(&[Need::Child]),
         Case::code(
             "outcomes/timeout-grandchild",
             &[40],
@@ -44,7 +46,8 @@ pub fn cases() -> Vec<Case> {
             &[40],
             "what was in /out by then comes back",
             timeout_keeps,
-        ),
+        )
+        .needs(&[Need::Runner]),
         Case::code(
             "outcomes/timeout-node",
             &[40],

@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{Result, StackError};
-use crate::place::SETTINGS;
+use crate::place::{SETTINGS, SHIMS};
 use crate::protocol::{Order, Reply, Request};
 use crate::settings;
 use cgroup::Groups;
@@ -288,6 +288,12 @@ fn write_settings(order: &Order) -> Result<()> {
     ] {
         let path = folder.join(name);
         fs::write(&path, text).map_err(StackError::at("Writing", &path))?;
+    }
+    if let Some(shim) = &order.config.shim {
+        let shims = std::path::Path::new(SHIMS);
+        fs::create_dir_all(shims).map_err(StackError::at("Making", shims))?;
+        let link = shims.join("containerd-shim-sandglass-spec-v1");
+        std::os::unix::fs::symlink(shim, &link).map_err(StackError::at("Linking", &link))?;
     }
     Ok(())
 }

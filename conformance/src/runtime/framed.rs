@@ -1,0 +1,235 @@
+//! A run whose container's first process is the image's runner: the outer side of the protocol is the driver's own.
+
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+
+use sandglass_driver::channel::Channel;
+use sandglass_driver::client::{Clocks, Staging, Told, converse};
+use sandglass_driver::events::{Store, store_in};
+use sandglass_driver::outcome::{Facts, Stop, decide};
+use sandglass_driver::outdir::StoreError;
+use sandglass_driver::phase::Phases;
+use sandglass_driver::{Cancel, Events, OutDir};
+use sandglass_run::name::{MAX_DEPTH, MAX_NAME_BYTES};
+use sandglass_run::protocol::{ArtifactBounds, Job, Observed, PROTOCOL_VERSION};
+use sandglass_run::report::REPORT_SCHEMA;
+use sandglass_run::{Input, InputSource, Isolation, Report, RunError, RunId, Status, Stream, Usage};
+
+use super::ctr::Container;
+use super::events::Listener;
+use super::group::{Gauge, limit_pids};
+use super::plan::Plan;
+use super::{Handler, refused};
+
+/// Where the image has its runner.
+const RUNNER: &str = "/usr/libexec/sandglass-runner";
+
+/// Carries the run out.
+///
+/// # Errors
+/// When nothing can be said about it.
+pub fn run(mut plan: Plan, container: &Container<'_>, cancel: &Cancel) -> Result<Report, String> {
+    let out = plan
+        .out
+        .as_deref()
+        .map(OutDir::open)
+        .transpose()
+        .map_err(|refusal| refusal.to_string())?;
+    let listener = Listener::new(container.runtime());
+    let gauge = Gauge::start(container.id());
+    let mut client = container
+        .run(&["--rm"], &[RUNNER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("ctr: {e}"))?;
+    if container.runtime().handler != Handler::Sandglass {
+        let gone = || !matches!(client.try_wait(), Ok(None));
+        if let Err(error) = limit_pids(container.id(), container.limits().pids, gone) {
+            container.kill(&mut client)?;
+            return Ok(refused(&plan, &error));
+        }
+    }
+    let said_at_once = !plan.json;
+    let mut telling = Telling {
+        out: out.as_ref(),
+        said_at_once,
+    };
+    let (stop, told, said) = talk(&mut client, &mut plan, &mut telling, cancel)?;
+    if stop != Stop::Said {
+        container.kill(&mut client)?;
+    }
+    let status = client.wait().map_err(|e| format!("ctr: {e}"))?;
+    if !status.success() {
+        container.remove();
+    }
+    // One whose container was never made has no end of which anything could be told.
+    let (mut out_of_memory, mut late) = (false, None);
+    if told.isolation.is_some() {
+        match listener.until_exit(container.id(), container.id()) {
+            Ok(heard) => out_of_memory = heard.out_of_memory,
+            Err(error) => late = Some(error),
+        }
+    }
+    let end = Ending {
+        stop,
+        told,
+        out_of_memory,
+        runner_end: format!("ctr ended with {status}: {said}"),
+    };
+    let mut report = end.report(plan.id, gauge.peak());
+    if let Some(message) = late {
+        report.status = Status::Lost;
+        report.error = Some(RunError {
+            code: "event_missing".into(),
+            message,
+            hint: "See the shim's log.".into(),
+        });
+    }
+    Ok(report)
+}
+
+/// The conversation with the runner, and what the client or the runner said besides.
+fn talk(
+    client: &mut Child,
+    plan: &mut Plan,
+    telling: &mut Telling<'_>,
+    cancel: &Cancel,
+) -> Result<(Stop, Told, String), String> {
+    let pipes = (client.stdin.take(), client.stdout.take(), client.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err("ctr has no pipes".to_owned());
+    };
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    tokio.block_on(async {
+        let stderr = Some(OwnedFd::from(stderr));
+        let mut channel = Channel::new(stdin.into(), stdout.into(), stderr).map_err(|e| e.to_string())?;
+        let clocks = (cancel, Clocks::default(), &mut Phases::start());
+        let check = |observed: &Observed| Ok(receipt(observed));
+        let (stop, told) = converse(&mut channel, staging(plan), check, telling, clocks).await;
+        Ok((stop, told, channel.diagnostics()))
+    })
+}
+
+/// The plan as the runner's job.
+fn staging(plan: &mut Plan) -> Staging {
+    let inputs: Vec<Input> = std::mem::take(&mut plan.inputs)
+        .into_iter()
+        .map(|(name, bytes)| Input {
+            name,
+            source: InputSource::Bytes(bytes),
+        })
+        .collect();
+    let limits = &plan.limits;
+    let job = Job {
+        protocol: PROTOCOL_VERSION,
+        language: plan.language,
+        args: std::mem::take(&mut plan.args),
+        wall_ms: u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX),
+        output_cap_bytes: limits.output_bytes,
+        artifacts: ArtifactBounds {
+            max_count: limits.artifacts_max,
+            max_bytes_total: limits.artifacts_bytes,
+            max_depth: MAX_DEPTH as u32,
+            max_name_bytes: MAX_NAME_BYTES as u32,
+        },
+        cpus: limits.cpus,
+        memory_bytes: Some(limits.memory_bytes),
+        env: std::collections::BTreeMap::new(),
+        entries: u32::try_from(inputs.len() + 1).unwrap_or(u32::MAX),
+    };
+    let script = Some((plan.script.0.clone(), std::mem::take(&mut plan.script.1)));
+    Staging { job, script, inputs }
+}
+
+/// What the runner saw. What it cannot see is not claimed: cases look for themselves.
+fn receipt(observed: &Observed) -> Isolation {
+    let either = |is: bool, yes: &str, no: &str| if is { yes.to_owned() } else { no.to_owned() };
+    Isolation {
+        driver: "containerd".to_owned(),
+        runtime: String::new(),
+        image: String::new(),
+        uid: observed.uid().unwrap_or(u32::MAX),
+        capabilities: either(observed.has_no_capabilities(), "none", "some"),
+        no_new_privileges: observed.no_new_privs,
+        seccomp_profile: either(observed.seccomp_mode == 2, "unknown", "none"),
+        landlock_abi: None,
+        user_namespace: observed
+            .uid_map
+            .first()
+            .is_some_and(|range| range.count < u32::MAX),
+        network: either(observed.interfaces == ["lo"], "none", "some"),
+        root_read_only: observed.root_read_only,
+        waived: Vec::new(),
+    }
+}
+
+/// Passes on what a run tells while it lives.
+struct Telling<'a> {
+    out: Option<&'a OutDir>,
+    said_at_once: bool,
+}
+
+impl Events for Telling<'_> {
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.said_at_once {
+            // Nobody reads any more: the run goes on all the same.
+            let _ = match stream {
+                Stream::Stdout => std::io::stdout()
+                    .write_all(bytes)
+                    .and_then(|()| std::io::stdout().flush()),
+                Stream::Stderr => std::io::stderr().write_all(bytes),
+            };
+        }
+    }
+
+    fn dropped(&mut self, _: Stream, _: u64) {}
+
+    fn artifact(&mut self, path: &str, _: u64) -> Result<Option<Box<dyn Store>>, StoreError> {
+        store_in(self.out, path)
+    }
+}
+
+/// Everything that is known when a run is over.
+struct Ending {
+    stop: Stop,
+    told: Told,
+    out_of_memory: bool,
+    runner_end: String,
+}
+
+impl Ending {
+    fn report(self, run_id: RunId, peak: Option<u64>) -> Report {
+        let told = self.told;
+        let outcome = decide(&Facts {
+            stop: &self.stop,
+            started: told.started,
+            exit: told.exit.as_ref(),
+            oom_kills: self.out_of_memory.into(),
+            runner_end: &self.runner_end,
+        });
+        Report {
+            schema: REPORT_SCHEMA,
+            run_id,
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            stdout: told.stdout.finish(),
+            stderr: told.stderr.finish(),
+            artifacts: told.artifacts,
+            skipped: told.skipped,
+            timings_ms: Default::default(),
+            usage: Usage {
+                memory_peak_bytes: peak,
+                ..Usage::default()
+            },
+            isolation: told.isolation,
+            error: outcome.error,
+        }
+    }
+}
