@@ -17,6 +17,9 @@ use crate::signals::Signals;
 use crate::style::{Palette, colours_on_stderr, paint};
 use crate::summary::{Context, summary};
 
+/// What has lasted as long as this is being waited for.
+const SETTLED: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// A driver, chosen by name.
 enum Chosen {
     Local(Local),
@@ -172,6 +175,7 @@ fn carry_out(ready: Ready, args: &RunArgs) -> ExitCode {
             } => report,
             never = signals.cancel(&cancel) => match never {},
             never = write_on(console.as_ref()) => match never {},
+            never = settle() => match never {},
         };
         signals.run_is_over();
         Ok(report)
@@ -192,6 +196,13 @@ fn carry_out(ready: Ready, args: &RunArgs) -> ExitCode {
         },
         args.json,
     )
+}
+
+/// A run that takes its time is waited for with as little memory as that needs; a short one is not slowed down.
+async fn settle() -> std::convert::Infallible {
+    tokio::time::sleep(SETTLED).await;
+    let _ = sandglass_sandbox::give_back_clean_pages();
+    std::future::pending().await
 }
 
 async fn write_on(console: Option<&Console<'_>>) -> std::convert::Infallible {
