@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandglass_image::Image;
+use sandglass_image::{Held, Image};
 use sandglass_run::name::{MAX_DEPTH, MAX_NAME_BYTES};
 use sandglass_run::protocol::{ArtifactBounds, Job, PROTOCOL_VERSION};
 use sandglass_run::report::REPORT_SCHEMA;
@@ -38,7 +38,8 @@ pub struct Local {
 /// What admission gives a run.
 struct Admitted {
     image: Image,
-    /// Held until the run is over.
+    /// Both are held until the run is over.
+    _image: Held,
     _slot: Slot,
 }
 
@@ -47,7 +48,7 @@ impl Local {
     fn admit(&self, request: &Request) -> Result<Admitted, Refusal> {
         admit(request, &host_capacity())?;
         let state = StateRoot::open(&self.state_root)?;
-        let image = self.images.resolve()?;
+        let (image, held) = self.images.hold()?;
         let slot = slots::take(&state, request.person.as_str(), self.runs_per_person)?;
         match sandglass_sandbox::reap(&self.state_root) {
             Ok(reaped) if reaped.is_empty() => {}
@@ -55,7 +56,11 @@ impl Local {
             // What another run left does not keep this one from being sealed.
             Err(error) => tracing::warn!(%error, "what a killed run left could not be taken away"),
         }
-        Ok(Admitted { image, _slot: slot })
+        Ok(Admitted {
+            image,
+            _image: held,
+            _slot: slot,
+        })
     }
 
     async fn carry_out(
@@ -78,6 +83,10 @@ impl Local {
                 said: String::new(),
             }
             .report(request);
+        }
+
+        if let Err(refusal) = events.admitted() {
+            return refused(request, refusal);
         }
 
         phases.enter(Phase::Create);
@@ -145,6 +154,7 @@ impl Local {
         let mut finding = Finding {
             layer: "trial_run".into(),
             ok: false,
+            waived: false,
             found: String::new(),
             mend: String::new(),
         };
@@ -177,44 +187,47 @@ impl Driver for Local {
     }
 
     async fn doctor(&self, waivers: &[Waiver]) -> Vec<Finding> {
-        let mut findings = sandglass_sandbox::probe_host();
-        for finding in &mut findings {
-            if !finding.ok && waivers.iter().any(|w| w.as_str() == finding.layer) {
-                finding.ok = true;
-                finding.found.push_str(" (waived)");
-            }
-        }
-        findings.push(match StateRoot::open(&self.state_root) {
-            Ok(state) => {
-                slots::sweep(&state);
-                found("state_directory", Ok(state.path().display().to_string()))
-            }
-            Err(refusal) => found("state_directory", Err(refusal)),
+        let state = StateRoot::open(&self.state_root).map(|state| {
+            slots::sweep(&state);
+            state.path().display().to_string()
         });
-        findings.push(found("image", self.images.resolve().map(|image| image.digest)));
+        let mut findings = look(state, &self.images, waivers);
         // Where something is missing already, a trial would only say it again.
-        if findings.iter().all(|finding| finding.ok) {
+        if !findings.iter().any(Finding::hinders) {
             findings.push(self.trial(waivers).await);
         }
         findings
     }
 }
 
+/// What `doctor` finds where there is no place for the state of runs, and so no [`Local`] driver: all that can be
+/// looked at without one.
+pub fn findings_without_state(why: Refusal, images: &Images, waivers: &[Waiver]) -> Vec<Finding> {
+    look(Err(why), images, waivers)
+}
+
+fn look(state: Result<String, Refusal>, images: &Images, waivers: &[Waiver]) -> Vec<Finding> {
+    let mut findings = sandglass_sandbox::probe_host();
+    for finding in &mut findings {
+        // What is named is not applied, even where it could be.
+        finding.waived = waivers.iter().any(|waiver| waiver.as_str() == finding.layer);
+    }
+    findings.push(found("state_directory", state));
+    findings.push(found("image", images.resolve().map(|image| image.digest)));
+    findings
+}
+
 fn found(layer: &str, result: Result<String, Refusal>) -> Finding {
-    let layer = layer.to_owned();
-    match result {
-        Ok(found) => Finding {
-            layer,
-            ok: true,
-            found,
-            mend: String::new(),
-        },
-        Err(refusal) => Finding {
-            layer,
-            ok: false,
-            found: refusal.message,
-            mend: refusal.hint,
-        },
+    let (ok, (found, mend)) = match result {
+        Ok(found) => (true, (found, String::new())),
+        Err(refusal) => (false, (refusal.message, refusal.hint)),
+    };
+    Finding {
+        layer: layer.to_owned(),
+        ok,
+        waived: false,
+        found,
+        mend,
     }
 }
 
