@@ -24,6 +24,9 @@ use crate::refusal::Refusal;
 use crate::slots::{self, Slot};
 use crate::state::StateRoot;
 
+/// Its name, as settings and receipts have it.
+pub const LOCAL: &str = "local";
+
 /// The embedded driver.
 #[derive(Debug, Clone)]
 pub struct Local {
@@ -175,7 +178,7 @@ impl Local {
 
 impl Driver for Local {
     fn name(&self) -> &'static str {
-        "local"
+        LOCAL
     }
 
     async fn run(&self, request: Request, events: &mut dyn Events, cancel: &Cancel) -> Report {
