@@ -370,3 +370,20 @@ fn runner_end(ended: &Ended, said: &str) -> String {
         format!("{how}; it said: {said}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_place_for_state_doctor_still_looks_at_everything_else() {
+        let why = Refusal::new("state_dir", "There is no place.", "Set one.");
+        let findings = findings_without_state(why, &Images::default(), &[Waiver::Cpu]);
+        let of = |layer: &str| findings.iter().find(|finding| finding.layer == layer).unwrap();
+        let state = of("state_directory");
+        assert!(state.hinders() && state.found == "There is no place." && state.mend == "Set one.");
+        assert!(of("cpu").waived && !of("cpu").hinders() && !of("memory").waived);
+        assert!(findings.iter().any(|finding| finding.layer == "image"));
+        assert!(findings.iter().all(|finding| finding.layer != "trial_run"));
+    }
+}

@@ -328,7 +328,7 @@ fn cgroup_layer(error: &CgroupError, request: &Request) -> SandboxError {
         }
         Identity::Range { .. } => "Mount the cgroup hierarchy writable, with this controller",
     };
-    // All that the command line has to say, since a flag replaces what was said before.
+    // All of them, so that it can be copied as it is.
     let waived = request.waived.iter().map(|waiver| waiver.as_str());
     let names: Vec<&str> = waived.chain(wanted).collect();
     let hint = format!("{way}; or go without by `--waive {}`.", names.join(","));
