@@ -29,12 +29,6 @@ use crate::world;
 /// Bytes of status that a container can write: two short lines.
 const LONGEST_STATUS: u64 = 4096;
 
-/// A run that lasts as long as this is one that the worker waits for: short ones are not slowed down.
-const SETTLED: Timespec = Timespec {
-    tv_sec: 1,
-    tv_nsec: 0,
-};
-
 /// Milliseconds by phase, in the order of the phases.
 struct Phases {
     last: Instant,
@@ -247,6 +241,12 @@ impl Live {
         }
     }
 }
+
+/// A run that lasts as long as this is one that the worker waits for: short ones are not slowed down.
+const SETTLED: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// Polls, whatever signals come.
 fn poll(watched: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> rustix::io::Result<usize> {
