@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::invoke::{lossy, write};
 use crate::verdict::{Stop, check, same};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -33,11 +33,12 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Makes a minimal tree in a mount namespace of its own, which takes all of it away when the command ends: the program,
-/// the script, the store, the state directory, and what the kernel shows.
+/// the script, the store, the state directory, and what the kernel shows. Its root is a mount, or a directory like any
+/// other. Mounts are shared there, as systemd leaves them, so what a run did to its own tree would be seen afterwards.
 const ENTER: &str = r#"
-tree=$1 program=$2 script=$3 store=$4 state=$5
-shift 5
-mount -t tmpfs tmpfs "$tree"
+root=$1 tree=$2 program=$3 script=$4 store=$5 state=$6
+shift 6
+if [ "$root" = mount ]; then mount -t tmpfs tmpfs "$tree"; fi
 cd "$tree"
 mkdir proc dev sys store state
 for place in proc dev sys; do mount --rbind "/$place" "$place"; done
@@ -45,7 +46,12 @@ mount --bind "$store" store
 mount --bind "$state" state
 cp "$program" sandglass
 cp "$script" script.py
-exec chroot . /sandglass run "$@" /script.py
+before=$(wc -l </proc/self/mountinfo)
+code=0
+chroot . /sandglass run "$@" /script.py || code=$?
+after=$(wc -l </proc/self/mountinfo)
+if [ "$before" != "$after" ]; then echo "$before mounts became $after" >&2; exit 99; fi
+exit "$code"
 "#;
 
 fn in_a_chroot(c: &Context<'_>) -> Result<(), Stop> {
@@ -55,42 +61,42 @@ fn in_a_chroot(c: &Context<'_>) -> Result<(), Stop> {
     ended.succeeded()?;
     let usual: Value =
         serde_json::from_slice(&ended.stdout).map_err(|e| Stop::failed("JSON", e.to_string()))?;
+    for root in ["mount", "directory"] {
+        let report = in_tree(c, root, &script)?;
+        same("status", &Value::from("succeeded"), &report["status"])?;
+        same("stdout", &Value::from("ran\n"), &report["stdout"]["text"])?;
+        let what = format!("the receipt of a run outside of a chroot (its root is a {root})");
+        same(&what, &usual["isolation"], &report["isolation"])?;
+    }
+    Ok(())
+}
+
+fn in_tree(c: &Context<'_>, root: &str, script: &Path) -> Result<Value, Stop> {
     let store =
         std::env::var_os("SANDGLASS_STORE").map_or_else(|| "/var/lib/sandglass".into(), PathBuf::from);
     let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-euc", ENTER, "sh"])
-        .arg(c.subdir("tree")?)
+        .args(["--mount", "--propagation", "shared", "sh", "-euc", ENTER, "sh"])
+        .arg(root)
+        .arg(c.subdir(root)?)
         .arg(&c.config.sandglass)
-        .arg(&script)
+        .arg(script)
         .arg(store)
         .arg(c.config.state_dir())
-        .args([
-            "--json",
-            "--driver",
-            &c.config.driver,
-            "--run-id",
-            &c.run_id(),
-            "--person",
-            &c.person(),
-        ])
+        .args(["--json", "--driver", &c.config.driver])
+        .args(["--run-id", &c.run_id(), "--person", &c.person()])
         .env("SANDGLASS_STORE", "/store")
         .env("SANDGLASS_STATE", "/state")
         .stdin(Stdio::null())
         .output()?;
-    let report: Value = serde_json::from_slice(&output.stdout).map_err(|e| {
-        Stop::failed(
-            "one report",
-            format!("{e}: {} {}", lossy(&output.stdout), lossy(&output.stderr)),
-        )
-    })?;
-    same("exit status", &Some(0), &output.status.code())?;
-    same("status", &Value::from("succeeded"), &report["status"])?;
-    same("stdout", &Value::from("ran\n"), &report["stdout"]["text"])?;
-    same(
-        "the receipt of a run outside of a chroot",
-        &usual["isolation"],
-        &report["isolation"],
-    )
+    let said = || format!("{} {}", lossy(&output.stdout), lossy(&output.stderr));
+    let report = serde_json::from_slice(&output.stdout)
+        .map_err(|e| Stop::failed("one report", format!("{e}: {}", said())))?;
+    check(
+        output.status.code() == Some(0),
+        "exit status 0 and no mount more than before",
+        said(),
+    )?;
+    Ok(report)
 }
 
 /// After a second of waiting the supervisor gives back what it does not need to wait.
