@@ -100,6 +100,7 @@ pub async fn converse(
         channel,
         session,
         cancel,
+        queue: Vec::new(),
         told: Told::default(),
     };
     let mut collector = Collector::default();
@@ -128,6 +129,8 @@ struct Talk<'a> {
     channel: &'a mut Channel,
     session: Session,
     cancel: &'a Cancel,
+    /// Frames that have not been written yet.
+    queue: Vec<u8>,
     told: Told,
 }
 
@@ -144,12 +147,14 @@ impl Talk<'_> {
         let wall = Duration::from_millis(staging.job.wall_ms);
         let deadline = (Instant::now() + clocks.stage, Stop::Stalled("staging"));
         self.stage(staging, &deadline).await?;
+        self.flush(&deadline).await?;
         let FromRunner::Ready(observed) = self.next(&deadline).await? else {
             return Err(Stop::Broken("Ready did not come first".into()));
         };
         self.told.isolation = Some(check(&observed).map_err(|missing| Stop::Refused(missing.into()))?);
         self.session.go().map_err(|e| Stop::Broken(e.to_string()))?;
         self.send(&ToRunner::Go, &deadline).await?;
+        self.flush(&deadline).await?;
 
         phases.enter(Phase::Run);
         let deadline = (Instant::now() + wall + clocks.grace, Stop::WallClock);
@@ -218,25 +223,34 @@ impl Talk<'_> {
     }
 
     async fn piece(&mut self, bytes: &[u8], deadline: &(Instant, Stop)) -> Result<(), Stop> {
-        let mut frame = Vec::new();
-        ToRunner::encode_entry_data(bytes, &mut frame).map_err(|e| Stop::Broken(e.to_string()))?;
-        self.send_bytes(&frame, deadline).await
+        ToRunner::encode_entry_data(bytes, &mut self.queue).map_err(|e| Stop::Broken(e.to_string()))?;
+        self.flush_what_is_much(deadline).await
     }
 
+    /// Queues a frame. Each write wakes the runner, so small frames go out together.
     async fn send(&mut self, frame: &ToRunner, deadline: &(Instant, Stop)) -> Result<(), Stop> {
-        let mut bytes = Vec::new();
-        frame.encode(&mut bytes).map_err(|e| {
+        frame.encode(&mut self.queue).map_err(|e| {
             Stop::Refused(Refusal::new(
                 "job_too_large",
                 e.to_string(),
                 "Give fewer or shorter arguments.",
             ))
         })?;
-        self.send_bytes(&bytes, deadline).await
+        self.flush_what_is_much(deadline).await
     }
 
-    async fn send_bytes(&mut self, bytes: &[u8], deadline: &(Instant, Stop)) -> Result<(), Stop> {
-        match within(self.cancel, deadline, self.channel.send(bytes)).await? {
+    /// Keeps the queue bounded.
+    async fn flush_what_is_much(&mut self, deadline: &(Instant, Stop)) -> Result<(), Stop> {
+        if self.queue.len() < PIECE {
+            return Ok(());
+        }
+        self.flush(deadline).await
+    }
+
+    /// Sends what is queued.
+    async fn flush(&mut self, deadline: &(Instant, Stop)) -> Result<(), Stop> {
+        let bytes = std::mem::take(&mut self.queue);
+        match within(self.cancel, deadline, self.channel.send(&bytes)).await? {
             Ok(()) => Ok(()),
             // It went away while we were talking; what it said before that is the reason.
             Err(_) => loop {

@@ -35,6 +35,7 @@ impl Driver for Disabled {
         vec![Finding {
             layer: "driver".into(),
             ok: false,
+            waived: false,
             found: "disabled".into(),
             mend: HINT.into(),
         }]
@@ -71,6 +72,11 @@ mod tests {
     #[test]
     fn its_doctor_never_says_that_a_run_would_be_accepted() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert!(runtime.block_on(Disabled.doctor(&[])).iter().any(|f| !f.ok));
+        assert!(
+            runtime
+                .block_on(Disabled.doctor(&[]))
+                .iter()
+                .any(Finding::hinders)
+        );
     }
 }

@@ -26,6 +26,7 @@ pub trait Driver {
     fn run(&self, request: Request, events: &mut dyn Events, cancel: &Cancel)
     -> impl Future<Output = Report>;
 
-    /// What this driver needs and what is there: all `ok` means that a run with these waivers would be accepted.
+    /// What this driver needs and what is there: when none [hinders](Finding::hinders), a run with these
+    /// waivers would be accepted.
     fn doctor(&self, waivers: &[Waiver]) -> impl Future<Output = Vec<Finding>>;
 }

@@ -5,12 +5,21 @@ use std::io;
 use sandglass_run::Stream;
 
 use crate::outdir::{OutDir, StoreError, Stored};
+use crate::refusal::Refusal;
 
 /// Who listens to a run.
 ///
 /// Nothing here may block for long: the driver's own clock stands still meanwhile. What comes is bounded (each
 /// stream by the output cap), so a listener can keep it until its own reader is ready.
 pub trait Events {
+    /// The request was admitted, and a sandbox is going to be made: the last moment to refuse the run.
+    ///
+    /// # Errors
+    /// Why it shall not begin.
+    fn admitted(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// The script's process is there.
     fn started(&mut self) {}
 
@@ -54,6 +63,9 @@ impl Store for Stored {
 pub struct Quiet<'a>(pub Option<&'a OutDir>);
 
 impl Events for Quiet<'_> {
+    fn admitted(&mut self) -> Result<(), Refusal> {
+        self.0.map_or(Ok(()), OutDir::make)
+    }
     fn output(&mut self, _: Stream, _: &[u8]) {}
     fn dropped(&mut self, _: Stream, _: u64) {}
     fn artifact(&mut self, path: &str, _: u64) -> Result<Option<Box<dyn Store>>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sandglass_image::{Image, ImageError, Store};
+use sandglass_image::{Held, Image, ImageError, Store};
 
 use crate::admission::capitalised;
 use crate::refusal::Refusal;
@@ -27,6 +27,16 @@ impl Images {
             .map_err(|e| refused(&e))
     }
 
+    /// Finds the image and keeps it from being removed for as long as the second value lives.
+    ///
+    /// # Errors
+    /// As [`Images::resolve`].
+    pub fn hold(&self) -> Result<(Image, Held), Refusal> {
+        let image = self.resolve()?;
+        let held = image.hold().map_err(|e| refused(&e))?;
+        Ok((image, held))
+    }
+
     /// The store itself.
     pub fn store(&self) -> Store {
         Store::open(self.store.clone().unwrap_or_else(Store::default_root))
@@ -35,17 +45,9 @@ impl Images {
 
 fn refused(error: &ImageError) -> Refusal {
     let (code, hint) = match error {
-        ImageError::Missing { .. } => (
-            "image_missing",
-            "Build it with `sandglass image build`, or name another with --image.",
-        ),
-        ImageError::BadReference(_) => (
-            "image_name_invalid",
-            "`sandglass image list` shows what there is.",
-        ),
-        ImageError::Corrupt { .. } | ImageError::DigestMismatch { .. } => {
-            ("image_corrupt", "Build it anew with `sandglass image build`.")
-        }
+        ImageError::Missing { .. } => ("image_missing", error.hint()),
+        ImageError::BadReference(_) => ("image_name_invalid", error.hint()),
+        ImageError::Corrupt { .. } | ImageError::DigestMismatch { .. } => ("image_corrupt", error.hint()),
         _ => (
             "image_unreadable",
             "Give this user the right to read the store, or name another with SANDGLASS_STORE.",
@@ -57,6 +59,19 @@ fn refused(error: &ImageError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_do_about_a_missing_image_is_said_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        let images = Images {
+            store: Some(tmp.path().into()),
+            image: None,
+        };
+        let refusal = images.resolve().unwrap_err();
+        let said = refusal.to_string();
+        assert_eq!(said.matches("sandglass image build").count(), 1, "{said}");
+        assert!(refusal.hint.contains("sandglass image build"), "{said}");
+    }
 
     #[test]
     fn each_way_not_to_have_an_image_has_its_own_code() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandglass_image::Image;
+use sandglass_image::{Held, Image};
 use sandglass_run::name::{MAX_DEPTH, MAX_NAME_BYTES};
 use sandglass_run::protocol::{ArtifactBounds, Job, PROTOCOL_VERSION};
 use sandglass_run::report::REPORT_SCHEMA;
@@ -24,6 +24,9 @@ use crate::refusal::Refusal;
 use crate::slots::{self, Slot};
 use crate::state::StateRoot;
 
+/// Its name, as settings and receipts have it.
+pub const LOCAL: &str = "local";
+
 /// The embedded driver.
 #[derive(Debug, Clone)]
 pub struct Local {
@@ -38,7 +41,8 @@ pub struct Local {
 /// What admission gives a run.
 struct Admitted {
     image: Image,
-    /// Held until the run is over.
+    /// Both are held until the run is over.
+    _image: Held,
     _slot: Slot,
 }
 
@@ -47,7 +51,7 @@ impl Local {
     fn admit(&self, request: &Request) -> Result<Admitted, Refusal> {
         admit(request, &host_capacity())?;
         let state = StateRoot::open(&self.state_root)?;
-        let image = self.images.resolve()?;
+        let (image, held) = self.images.hold()?;
         let slot = slots::take(&state, request.person.as_str(), self.runs_per_person)?;
         match sandglass_sandbox::reap(&self.state_root) {
             Ok(reaped) if reaped.is_empty() => {}
@@ -55,7 +59,11 @@ impl Local {
             // What another run left does not keep this one from being sealed.
             Err(error) => tracing::warn!(%error, "what a killed run left could not be taken away"),
         }
-        Ok(Admitted { image, _slot: slot })
+        Ok(Admitted {
+            image,
+            _image: held,
+            _slot: slot,
+        })
     }
 
     async fn carry_out(
@@ -78,6 +86,10 @@ impl Local {
                 said: String::new(),
             }
             .report(request);
+        }
+
+        if let Err(refusal) = events.admitted() {
+            return refused(request, refusal);
         }
 
         phases.enter(Phase::Create);
@@ -145,6 +157,7 @@ impl Local {
         let mut finding = Finding {
             layer: "trial_run".into(),
             ok: false,
+            waived: false,
             found: String::new(),
             mend: String::new(),
         };
@@ -165,7 +178,7 @@ impl Local {
 
 impl Driver for Local {
     fn name(&self) -> &'static str {
-        "local"
+        LOCAL
     }
 
     async fn run(&self, request: Request, events: &mut dyn Events, cancel: &Cancel) -> Report {
@@ -177,44 +190,47 @@ impl Driver for Local {
     }
 
     async fn doctor(&self, waivers: &[Waiver]) -> Vec<Finding> {
-        let mut findings = sandglass_sandbox::probe_host();
-        for finding in &mut findings {
-            if !finding.ok && waivers.iter().any(|w| w.as_str() == finding.layer) {
-                finding.ok = true;
-                finding.found.push_str(" (waived)");
-            }
-        }
-        findings.push(match StateRoot::open(&self.state_root) {
-            Ok(state) => {
-                slots::sweep(&state);
-                found("state_directory", Ok(state.path().display().to_string()))
-            }
-            Err(refusal) => found("state_directory", Err(refusal)),
+        let state = StateRoot::open(&self.state_root).map(|state| {
+            slots::sweep(&state);
+            state.path().display().to_string()
         });
-        findings.push(found("image", self.images.resolve().map(|image| image.digest)));
+        let mut findings = look(state, &self.images, waivers);
         // Where something is missing already, a trial would only say it again.
-        if findings.iter().all(|finding| finding.ok) {
+        if !findings.iter().any(Finding::hinders) {
             findings.push(self.trial(waivers).await);
         }
         findings
     }
 }
 
+/// What `doctor` finds where there is no place for the state of runs, and so no [`Local`] driver: all that can be
+/// looked at without one.
+pub fn findings_without_state(why: Refusal, images: &Images, waivers: &[Waiver]) -> Vec<Finding> {
+    look(Err(why), images, waivers)
+}
+
+fn look(state: Result<String, Refusal>, images: &Images, waivers: &[Waiver]) -> Vec<Finding> {
+    let mut findings = sandglass_sandbox::probe_host();
+    for finding in &mut findings {
+        // What is named is not applied, even where it could be.
+        finding.waived = waivers.iter().any(|waiver| waiver.as_str() == finding.layer);
+    }
+    findings.push(found("state_directory", state));
+    findings.push(found("image", images.resolve().map(|image| image.digest)));
+    findings
+}
+
 fn found(layer: &str, result: Result<String, Refusal>) -> Finding {
-    let layer = layer.to_owned();
-    match result {
-        Ok(found) => Finding {
-            layer,
-            ok: true,
-            found,
-            mend: String::new(),
-        },
-        Err(refusal) => Finding {
-            layer,
-            ok: false,
-            found: refusal.message,
-            mend: refusal.hint,
-        },
+    let (ok, (found, mend)) = match result {
+        Ok(found) => (true, (found, String::new())),
+        Err(refusal) => (false, (refusal.message, refusal.hint)),
+    };
+    Finding {
+        layer: layer.to_owned(),
+        ok,
+        waived: false,
+        found,
+        mend,
     }
 }
 
@@ -352,5 +368,22 @@ fn runner_end(ended: &Ended, said: &str) -> String {
         how
     } else {
         format!("{how}; it said: {said}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_place_for_state_doctor_still_looks_at_everything_else() {
+        let why = Refusal::new("state_dir", "There is no place.", "Set one.");
+        let findings = findings_without_state(why, &Images::default(), &[Waiver::Cpu]);
+        let of = |layer: &str| findings.iter().find(|finding| finding.layer == layer).unwrap();
+        let state = of("state_directory");
+        assert!(state.hinders() && state.found == "There is no place." && state.mend == "Set one.");
+        assert!(of("cpu").waived && !of("cpu").hinders() && !of("memory").waived);
+        assert!(findings.iter().any(|finding| finding.layer == "image"));
+        assert!(findings.iter().all(|finding| finding.layer != "trial_run"));
     }
 }

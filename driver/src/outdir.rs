@@ -4,10 +4,13 @@
 //! files of earlier runs. Everything is opened beneath one descriptor with `openat2`, which follows no link
 //! and does not leave; files are made with `O_EXCL`, so what is there already stays as it is.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -18,6 +21,14 @@ use crate::refusal::Refusal;
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Whether entries can be made in a directory.
+fn writable(dir: &OwnedFd) -> rustix::io::Result<()> {
+    let wanted = fs::Access::WRITE_OK | fs::Access::EXEC_OK;
+    fs::accessat(dir, ".", wanted, AtFlags::EACCESS)
+}
 
 /// Why one artifact was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -44,37 +55,98 @@ impl From<Errno> for StoreError {
     }
 }
 
-/// An open directory that artifacts are stored in.
+/// A directory that artifacts are stored in. It may be missing until the run is admitted: see [`OutDir::make`].
 #[derive(Debug)]
 pub struct OutDir {
     path: PathBuf,
-    dir: OwnedFd,
+    /// Where it is to be made, if it is missing.
+    missing: Option<Missing>,
+    dir: OnceLock<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Missing {
+    parent: OwnedFd,
+    name: OsString,
+    made: AtomicBool,
 }
 
 impl OutDir {
-    /// Opens `path` for artifacts; a missing last component is made.
+    /// Looks at `path` and changes nothing: it is a directory that can take artifacts, or it is missing and its parent
+    /// can take it.
+    ///
+    /// # Errors
+    /// Code `out_dir`: not a directory, its parent is missing, or not writable.
+    pub fn look(path: &Path) -> Result<Self, Refusal> {
+        let new = |missing, dir: Option<OwnedFd>| Self {
+            path: path.to_owned(),
+            missing,
+            dir: dir.map_or_else(OnceLock::new, OnceLock::from),
+        };
+        // A person may well name a directory through a link here: it is their own word, not the sandbox's.
+        match fs::open(path, DIRECTORY, Mode::empty()) {
+            Ok(dir) => {
+                writable(&dir).map_err(|e| unusable(path, "is not writable", e))?;
+                Ok(new(None, Some(dir)))
+            }
+            Err(Errno::NOENT) => {
+                let cannot = |e| unusable(path, "cannot be made", e);
+                let name = path.file_name().ok_or_else(|| cannot(Errno::NOENT))?;
+                let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+                let parent =
+                    fs::open(parent.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty()).map_err(cannot)?;
+                // A link that points to nothing.
+                if fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                    return Err(unusable(path, "cannot be opened", Errno::NOENT));
+                }
+                writable(&parent).map_err(cannot)?;
+                let missing = Missing {
+                    parent,
+                    name: name.to_owned(),
+                    made: AtomicBool::new(false),
+                };
+                Ok(new(Some(missing), None))
+            }
+            Err(e) => Err(unusable(path, "cannot be opened", e)),
+        }
+    }
+
+    /// Makes it, if it is missing. A run calls this when it was admitted, so that a refused one leaves no directory.
+    ///
+    /// # Errors
+    /// Code `out_dir`: it cannot be made or used after all.
+    pub fn make(&self) -> Result<(), Refusal> {
+        let (None, Some(missing)) = (self.dir.get(), &self.missing) else {
+            return Ok(());
+        };
+        match fs::mkdirat(&missing.parent, &missing.name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => missing.made.store(true, Ordering::Relaxed),
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(unusable(&self.path, "cannot be made", e)),
+        }
+        let dir = fs::openat(&missing.parent, &missing.name, DIRECTORY, Mode::empty())
+            .map_err(|e| unusable(&self.path, "cannot be opened", e))?;
+        writable(&dir).map_err(|e| unusable(&self.path, "is not writable", e))?;
+        // Made by another thread meanwhile, it is the same one.
+        let _ = self.dir.set(dir);
+        Ok(())
+    }
+
+    /// Takes it away again, if it was made by [`OutDir::make`] and holds nothing: for a run that never started.
+    pub fn unmake(&self) {
+        if let Some(missing) = self.missing.as_ref().filter(|m| m.made.load(Ordering::Relaxed)) {
+            let _ = fs::unlinkat(&missing.parent, &missing.name, AtFlags::REMOVEDIR);
+        }
+    }
+
+    /// Opens `path` for artifacts; a missing last component is made at once.
     ///
     /// # Errors
     /// Code `out_dir`: not a directory, its parent is missing, or not writable.
     pub fn open(path: &Path) -> Result<Self, Refusal> {
-        match fs::mkdir(path, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(unusable(path, "cannot be made", e)),
-        }
-        // A person may well name a directory through a link here: it is their own word, not the sandbox's.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = fs::open(path, flags, Mode::empty()).map_err(|e| unusable(path, "cannot be opened", e))?;
-        fs::accessat(
-            &dir,
-            ".",
-            fs::Access::WRITE_OK | fs::Access::EXEC_OK,
-            AtFlags::EACCESS,
-        )
-        .map_err(|e| unusable(path, "is not writable", e))?;
-        Ok(Self {
-            path: path.to_owned(),
-            dir,
-        })
+        let out = Self::look(path)?;
+        out.make()?;
+        Ok(out)
     }
 
     /// The directory as it was named.
@@ -98,7 +170,8 @@ impl OutDir {
         let Some(name) = parts.pop() else {
             return Err(StoreError::NameInvalid);
         };
-        let mut dir = self.dir.as_fd().try_clone_to_owned()?;
+        let dir = self.dir.get().ok_or(Errno::NOENT)?;
+        let mut dir = dir.as_fd().try_clone_to_owned()?;
         for part in parts {
             match fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -276,12 +349,48 @@ mod tests {
     fn a_directory_that_cannot_take_artifacts_is_refused_before_anything_runs() {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::write(tmp.path().join("file"), b"").unwrap();
-        for path in ["file", "missing/out", "file/out"] {
+        symlink(tmp.path().join("nothing"), tmp.path().join("dangling")).unwrap();
+        for path in ["file", "missing/out", "file/out", "dangling", "missing/.."] {
             assert_eq!(
-                OutDir::open(&tmp.path().join(path)).unwrap_err().code,
+                OutDir::look(&tmp.path().join(path)).unwrap_err().code,
                 "out_dir",
                 "{path}"
             );
         }
+        assert_eq!(OutDir::look(Path::new("")).unwrap_err().code, "out_dir");
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_missing_directory_is_made_when_it_is_asked_for_and_not_before() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("out/");
+        let out = OutDir::look(&path).unwrap();
+        assert!(!path.exists() && matches!(out.create("x"), Err(StoreError::Io(_))));
+        out.make().unwrap();
+        out.make().unwrap();
+        store(&out, "x", b"1").unwrap();
+        out.unmake();
+        assert_eq!(
+            std::fs::read(path.join("x")).unwrap(),
+            b"1",
+            "what holds something stays"
+        );
+    }
+
+    #[test]
+    fn only_an_empty_directory_that_was_made_here_is_taken_away() {
+        let tmp = tempfile::tempdir().unwrap();
+        let made = OutDir::open(&tmp.path().join("made")).unwrap();
+        made.unmake();
+        assert!(!made.path().exists());
+        std::fs::create_dir(tmp.path().join("theirs")).unwrap();
+        let theirs = OutDir::open(&tmp.path().join("theirs")).unwrap();
+        theirs.unmake();
+        let raced = OutDir::look(&tmp.path().join("raced")).unwrap();
+        std::fs::create_dir(raced.path()).unwrap();
+        raced.make().unwrap();
+        raced.unmake();
+        assert!(theirs.path().exists() && raced.path().exists());
     }
 }

@@ -32,7 +32,8 @@ Settings:
   The file is --config or SANDGLASS_CONFIG, else ~/.config/sandglass/config.toml (not for root), else
   /etc/sandglass/config.toml: the first that is there, and no other.
   Without a flag: output (SANDGLASS_OUTPUT, 1Mi kept of each stream), artifacts (100), artifacts_bytes (128Mi),
-  inputs_bytes (64Mi), runs_per_person (3), state (the directory for live runs), store (the directory of images).";
+  inputs_bytes (64Mi), runs_per_person (3), state (the directory for live runs), store (the directory of images).
+  A variable SANDGLASS_… that is no setting is an error.";
 
 const TOP_HELP: &str = "\
 Examples:
@@ -79,7 +80,7 @@ pub enum Command {
         after_help = "Exit status: 0 when a run would be accepted, 1 when not, 125 for a bad flag or setting."
     )]
     Doctor(DoctorArgs),
-    /// Build, list and export the sandbox image
+    /// Build, list, export and remove sandbox images
     #[command(after_help = "Exit status: 0 done, 1 not done, 125 for a bad flag or setting.")]
     Image(ImageArgs),
 }
@@ -120,9 +121,10 @@ pub struct RunArgs {
     /// Processes and threads at once [default: 128]
     #[arg(long, value_name = "N")]
     pub pids: Option<String>,
-    /// Go without these controls, by name, even where the host could give them; the receipt says so
+    /// Go without these controls, by name, even where the host could give them; the receipt says so. May be given
+    /// several times
     #[arg(long, value_name = "NAME,…")]
-    pub waive: Option<String>,
+    pub waive: Vec<String>,
     /// The image to run in, by name or digest [default: the one called default]
     #[arg(long, value_name = "NAME|DIGEST")]
     pub image: Option<String>,
@@ -146,9 +148,9 @@ pub struct DoctorArgs {
     /// Whose needs are looked at: local or disabled [default: local]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<String>,
-    /// Do without these controls, by name, as the run would
+    /// Do without these controls, by name, as the run would; may be given several times
     #[arg(long, value_name = "NAME,…")]
-    pub waive: Option<String>,
+    pub waive: Vec<String>,
     /// The image that the run would get [default: the one called default]
     #[arg(long, value_name = "NAME|DIGEST")]
     pub image: Option<String>,
@@ -202,6 +204,15 @@ pub enum ImageCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Remove an image with all its names, unless a run uses it; by one of several names, only that name
+    Remove {
+        /// Name or digest
+        #[arg(value_name = "NAME|DIGEST")]
+        image: String,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Check every byte of an image against its digest
     Verify {
         /// Name or digest [default: the one called default]
@@ -238,6 +249,11 @@ pub struct BuildArgs {
     pub json: bool,
 }
 
+/// A flag that may come several times, as the one text that a setting is.
+pub fn several(words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| words.join(","))
+}
+
 impl Command {
     /// Whether stdout is for one JSON document only.
     pub fn json(&self) -> bool {
@@ -249,6 +265,7 @@ impl Command {
                 | ImageCommand::List { json }
                 | ImageCommand::Digest { json, .. }
                 | ImageCommand::Export { json, .. }
+                | ImageCommand::Remove { json, .. }
                 | ImageCommand::Verify { json, .. } => json,
             },
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sandglass_driver::events::store_in;
 use sandglass_driver::outdir::StoreError;
-use sandglass_driver::{Events, OutDir, Store};
+use sandglass_driver::{Events, OutDir, Refusal, Store};
 use sandglass_run::Stream;
 use sandglass_run::capture::drop_marker;
 use tokio::sync::Notify;
@@ -90,6 +90,10 @@ pub struct Shown<'a, 'fd> {
 }
 
 impl Events for Shown<'_, '_> {
+    fn admitted(&mut self) -> Result<(), Refusal> {
+        self.out.map_or(Ok(()), OutDir::make)
+    }
+
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         if let Some(console) = self.console {
             console.show(stream, bytes);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use sandglass_driver::local::{LOCAL, findings_without_state};
 use sandglass_driver::{Disabled, Driver, Finding, Local, Refusal};
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
@@ -45,15 +46,22 @@ pub fn doctor(args: &DoctorArgs, settings: &Settings) -> Result<ExitCode, Refusa
     let (driver, findings) = match config::driver(settings)? {
         DriverName::Disabled => (Disabled.name(), runtime.block_on(Disabled.doctor(&waivers))),
         DriverName::Local => {
-            let local = Local {
-                state_root: config::state_root(settings)?,
-                images: config::images(settings),
-                runs_per_person: config::runs_per_person(settings)?,
+            let (images, runs_per_person) = (config::images(settings), config::runs_per_person(settings)?);
+            let findings = match config::state_root(settings) {
+                Ok(state_root) => {
+                    let local = Local {
+                        state_root,
+                        images,
+                        runs_per_person,
+                    };
+                    runtime.block_on(local.doctor(&waivers))
+                }
+                Err(refusal) => findings_without_state(refusal, &images, &waivers),
             };
-            (local.name(), runtime.block_on(local.doctor(&waivers)))
+            (LOCAL, findings)
         }
     };
-    let ready = findings.iter().all(|finding| finding.ok);
+    let ready = !findings.iter().any(Finding::hinders);
     let diagnosis = Diagnosis {
         schema: 1,
         driver,
@@ -87,17 +95,18 @@ fn show(diagnosis: &Diagnosis, p: &Palette) -> String {
         .unwrap_or(0);
     let mut text = String::new();
     for f in &diagnosis.findings {
-        let mark = if f.ok {
-            paint(p.good, "✓")
-        } else {
-            paint(p.bad, "✗")
+        let (mark, said) = match (f.waived, f.ok) {
+            (true, true) => (paint(p.warn, "!"), "waived, though it could be had: "),
+            (true, false) => (paint(p.warn, "!"), "waived: "),
+            (false, true) => (paint(p.good, "✓"), ""),
+            (false, false) => (paint(p.bad, "✗"), ""),
         };
         text.push_str(&format!(
-            "{mark} {:<width$}  {}\n",
+            "{mark} {:<width$}  {said}{}\n",
             f.layer,
             crate::terminal::line(&f.found)
         ));
-        if !f.ok && !f.mend.is_empty() {
+        if f.hinders() && !f.mend.is_empty() {
             text.push_str(&format!(
                 "  {:<width$}  {} {}\n",
                 "",
@@ -130,6 +139,7 @@ mod tests {
         let finding = |ok, layer: &str, mend: &str| Finding {
             layer: layer.into(),
             ok,
+            waived: false,
             found: "f".into(),
             mend: mend.into(),
         };
@@ -149,5 +159,30 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("would be refused"), "{text}");
+    }
+
+    #[test]
+    fn a_waived_layer_is_shown_as_waived_and_keeps_no_run_from_being_accepted() {
+        let finding = |ok| Finding {
+            layer: "memory".into(),
+            ok,
+            waived: true,
+            found: "no hierarchy".into(),
+            mend: "mount one".into(),
+        };
+        let diagnosis = |finding: Finding| Diagnosis {
+            schema: 1,
+            driver: "local",
+            ready: !finding.hinders(),
+            findings: vec![finding],
+        };
+        let text = show(&diagnosis(finding(false)), &Palette::default());
+        assert!(text.contains("! memory  waived: no hierarchy"), "{text}");
+        assert!(
+            !text.contains(['✓', '✗', '→']) && text.contains("would be accepted"),
+            "{text}"
+        );
+        let text = show(&diagnosis(finding(true)), &Palette::default());
+        assert!(text.contains("waived, though it could be had"), "{text}");
     }
 }

@@ -38,12 +38,13 @@ pub fn image(args: &ImageArgs, settings: &Settings) -> Result<ExitCode, Refusal>
             file,
             json,
         } => (export(&store, image.as_deref(), tag, file), *json),
+        ImageCommand::Remove { image, json } => (remove(&store, image), *json),
         ImageCommand::Verify { image, json } => (verify(&store, image.as_deref()), *json),
     };
     Ok(match answer {
         Ok(answer) => tell(&answer, json),
         Err(error) => {
-            let refusal = Refusal::new("image", error.to_string(), "");
+            let refusal = Refusal::new("image", error.to_string(), error.hint());
             if json {
                 let _ = print_json(&json!({ "error": sandglass_run::RunError::from(refusal) }));
             } else {
@@ -168,6 +169,23 @@ fn digest(store: &Store, image: Option<&str>) -> Result<Answer, ImageError> {
     Ok(Answer {
         text: format!("{}\n", image.digest),
         json: json!({ "digest": image.digest, "rootfs": image.rootfs }),
+    })
+}
+
+fn remove(store: &Store, image: &str) -> Result<Answer, ImageError> {
+    let removed = store.remove(image)?;
+    let names = removed.names.join(", ");
+    let text = match (removed.image, names.as_str()) {
+        (false, _) => format!(
+            "{names} no longer names {}, which has other names\n",
+            removed.digest
+        ),
+        (true, "") => format!("{} removed\n", removed.digest),
+        (true, _) => format!("{} removed, which was called {names}\n", removed.digest),
+    };
+    Ok(Answer {
+        text,
+        json: json!({ "digest": removed.digest, "names": removed.names, "image_removed": removed.image }),
     })
 }
 

@@ -63,11 +63,12 @@ fn obey(cli: &Cli) -> ExitCode {
 /// The layers of settings, and logging, which is the first to use them.
 fn settings(cli: &Cli) -> Result<Settings, Refusal> {
     let env = |name: &str| std::env::var_os(name);
+    settings::check_variables(std::env::vars_os())?;
     let mut flags = match &cli.command {
         Command::Run(args) => run::flags(args)?,
         Command::Doctor(args) => vec![
             (Key::Driver, args.driver.clone()),
-            (Key::Waive, args.waive.clone()),
+            (Key::Waive, cli::several(&args.waive)),
             (Key::Image, args.image.clone()),
         ],
         Command::Image(_) => Vec::new(),

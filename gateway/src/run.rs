@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use sandglass_driver::{Cancel, Disabled, Driver, Local, OutDir, Refusal};
-use sandglass_run::{OutputContent, Report, Request, RunId};
+use sandglass_run::{OutputContent, Report, Request, RunId, Status};
 
 use crate::cli::RunArgs;
 use crate::config::{self, DriverName};
@@ -16,6 +16,9 @@ use crate::settings::{Key, Settings};
 use crate::signals::Signals;
 use crate::style::{Palette, colours_on_stderr, paint};
 use crate::summary::{Context, summary};
+
+/// What has lasted as long as this is being waited for.
+const SETTLED: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A driver, chosen by name.
 enum Chosen {
@@ -53,7 +56,7 @@ pub fn flags(args: &RunArgs) -> Result<Vec<(Key, Option<String>)>, Refusal> {
         (Key::Cpus, args.cpus.clone()),
         (Key::Scratch, args.scratch.clone()),
         (Key::Pids, args.pids.clone()),
-        (Key::Waive, args.waive.clone()),
+        (Key::Waive, crate::cli::several(&args.waive)),
         (Key::Image, args.image.clone()),
     ])
 }
@@ -91,7 +94,7 @@ fn ready(args: &RunArgs, settings: &Settings, run_id: RunId) -> Result<Ready, Re
     let inputs = inputs::inputs(&args.inputs)?;
     let script_args = args.args.iter().map(text_argument).collect::<Result<_, _>>()?;
     let out = config::out(settings)
-        .map(|path| OutDir::open(&path))
+        .map(|path| OutDir::look(&path))
         .transpose()?;
     let request = Request {
         run_id,
@@ -172,6 +175,7 @@ fn carry_out(ready: Ready, args: &RunArgs) -> ExitCode {
             } => report,
             never = signals.cancel(&cancel) => match never {},
             never = write_on(console.as_ref()) => match never {},
+            never = settle() => match never {},
         };
         signals.run_is_over();
         Ok(report)
@@ -183,6 +187,9 @@ fn carry_out(ready: Ready, args: &RunArgs) -> ExitCode {
     for broken in console.iter().flat_map(Console::finish) {
         say(&broken);
     }
+    if report.status == Status::Refused {
+        out.iter().for_each(OutDir::unmake);
+    }
     let path = out.as_ref().map(|out| out.path().display().to_string());
     tell(
         &report,
@@ -192,6 +199,13 @@ fn carry_out(ready: Ready, args: &RunArgs) -> ExitCode {
         },
         args.json,
     )
+}
+
+/// A run that takes its time is waited for with as little memory as that needs; a short one is not slowed down.
+async fn settle() -> std::convert::Infallible {
+    tokio::time::sleep(SETTLED).await;
+    let _ = sandglass_sandbox::give_back_clean_pages();
+    std::future::pending().await
 }
 
 async fn write_on(console: Option<&Console<'_>>) -> std::convert::Infallible {
@@ -224,10 +238,11 @@ fn clean_slate(report: &Report) -> &'static str {
         OutputContent::Text(text) => !text.is_empty() && !text.ends_with('\n'),
         OutputContent::Base64(_) => true,
     };
+    // A line's end also ends every turn of the direction of writing (UAX #9, rule X8).
     if open(&report.stdout) || open(&report.stderr) {
         "\x1b[0m\n"
     } else {
-        "\x1b[0m"
+        crate::terminal::PLAIN
     }
 }
 
@@ -286,5 +301,23 @@ mod tests {
         let (a, b) = (random_id(), random_id());
         assert_ne!(a, b);
         assert_eq!(a.as_str().len(), 16);
+    }
+
+    #[test]
+    fn the_summary_begins_on_a_plain_line_whatever_the_script_left() {
+        let mut report = Report::refused(random_id(), Refusal::new("x", "", "").into());
+        assert_eq!(clean_slate(&report), "\x1b[0m");
+        for (left, slate) in [
+            (&b"\x1b[8mhidden\n"[..], "\x1b[0m"),
+            (b"\x1b[8mhidden", "\x1b[0m\n"),
+            ("\u{202e}turned".as_bytes(), "\x1b[0m\n"),
+            (b"50%\r", "\x1b[0m\n"),
+            (b"\xff\n", "\x1b[0m\n"),
+        ] {
+            report.stdout.content = left.to_vec().into();
+            assert_eq!(clean_slate(&report), slate);
+        }
+        (report.stdout.content, report.stderr.content) = (Vec::new().into(), b"open".to_vec().into());
+        assert_eq!(clean_slate(&report), "\x1b[0m\n");
     }
 }

@@ -168,6 +168,14 @@ pub enum SettingError {
     /// A variable that is not UTF-8.
     #[error("The variable {0} is not UTF-8; settings are text.")]
     NotText(String),
+    /// A variable that looks like a setting and is none.
+    #[error("The variable {name} is no setting; the nearest are {}.", .nearest.join(", "))]
+    UnknownVariable {
+        /// The variable, made fit to be shown.
+        name: String,
+        /// What may have been meant.
+        nearest: Vec<String>,
+    },
     /// The file named by a person is not there or cannot be read.
     #[error("The settings file {path} cannot be read: {reason}.")]
     Unreadable {
@@ -215,6 +223,7 @@ impl SettingError {
             Self::Bad { .. } | Self::NotText(_) => {
                 "Give it an allowed value, or leave it out for the default."
             }
+            Self::UnknownVariable { .. } => "Correct or unset it; `sandglass --help` lists the settings.",
             Self::Unreadable { .. } => "Name a file that can be read with --config or SANDGLASS_CONFIG.",
             Self::NotToml { .. } | Self::UnknownKey { .. } | Self::WrongKind { .. } => {
                 "Correct the file; `sandglass --help` lists the settings."
@@ -324,6 +333,51 @@ impl Settings {
             reason: reason.to_string(),
         }
     }
+}
+
+/// Variables of ours that are no settings of a run: the file of settings, and what the image is built with.
+const OTHER_VARIABLES: [&str; 3] = ["SANDGLASS_CONFIG", "SANDGLASS_CACHE", "SANDGLASS_DEBIAN_MIRROR"];
+/// Names that are told when one is not known.
+const NEAREST: usize = 2;
+
+/// Refuses a variable that looks like a setting and is none: what a typing error asked for would silently not hold.
+/// An empty variable is none, as everywhere.
+///
+/// # Errors
+/// The first such variable in the order of names, with the nearest ones that there are.
+pub fn check_variables(environment: impl Iterator<Item = (OsString, OsString)>) -> Result<(), SettingError> {
+    let known: Vec<String> = Key::ALL
+        .into_iter()
+        .map(Key::variable)
+        .chain(OTHER_VARIABLES.map(str::to_owned))
+        .collect();
+    let unknown = environment
+        .filter(|(_, value)| !value.is_empty())
+        .filter_map(|(name, _)| {
+            let name = sandglass_run::name::printable(name.as_encoded_bytes(), 80);
+            (name.starts_with("SANDGLASS_") && !known.contains(&name) && !is_service_link(&name))
+                .then_some(name)
+        })
+        .min();
+    let Some(name) = unknown else { return Ok(()) };
+    let mut nearest = known;
+    nearest.sort_by_key(|known| strsim::damerau_levenshtein(known, &name));
+    nearest.truncate(NEAREST);
+    Err(SettingError::UnknownVariable { name, nearest })
+}
+
+/// Kubernetes tells every pod of the services around it in such variables; one of them may be called after us.
+fn is_service_link(name: &str) -> bool {
+    let port = |rest: &str| {
+        let mut words = rest.split('_');
+        words.next().is_some_and(|n| n.parse::<u16>().is_ok())
+            && matches!(words.next(), Some("TCP" | "UDP" | "SCTP"))
+            && matches!(words.next(), None | Some("PROTO" | "PORT" | "ADDR"))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_PORT")
+        || name.contains("_SERVICE_PORT")
+        || name.split_once("_PORT_").is_some_and(|(_, rest)| port(rest))
 }
 
 fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<Key, String>, SettingError> {
@@ -464,6 +518,64 @@ mod tests {
             e.contains("timeuot") && e.contains("timeout") && e.contains(FILE),
             "{e}"
         );
+    }
+
+    #[test]
+    fn a_variable_that_is_no_setting_is_an_error_that_names_the_nearest() {
+        let check = |names: &[(&str, &str)]| {
+            check_variables(names.iter().map(|(name, value)| (name.into(), value.into())))
+        };
+        let message = check(&[
+            ("PATH", "/bin"),
+            ("SANDGLASS_TIMEUOT", "5s"),
+            ("SANDGLASS_WAIVERS", "cpu"),
+        ])
+        .unwrap_err()
+        .to_string();
+        assert!(message.contains("SANDGLASS_TIMEUOT is no setting"), "{message}");
+        assert!(
+            message.contains("the nearest are SANDGLASS_TIMEOUT, "),
+            "{message}"
+        );
+        let message = check(&[("SANDGLASS_MEM\u{1b}", "1")]).unwrap_err().to_string();
+        assert!(
+            message.contains("SANDGLASS_MEMORY") && !message.contains('\u{1b}'),
+            "{message}"
+        );
+        let every: Vec<_> = Key::ALL.into_iter().map(Key::variable).collect();
+        let mut fine: Vec<_> = every.iter().map(|name| (name.as_str(), "x")).collect();
+        fine.extend(OTHER_VARIABLES.map(|name| (name, "x")));
+        fine.extend([
+            ("SANDGLASS_TIMEUOT", ""),
+            ("SANDGLASSES", "x"),
+            ("sandglass_x", "x"),
+        ]);
+        assert!(check(&fine).is_ok());
+    }
+
+    #[test]
+    fn what_kubernetes_tells_of_services_is_no_setting_and_no_error() {
+        for name in [
+            "SANDGLASS_SERVICE_HOST",
+            "SANDGLASS_SERVICE_PORT",
+            "SANDGLASS_SERVICE_PORT_HTTP",
+            "SANDGLASS_GATEWAY_PORT",
+            "SANDGLASS_PORT_8080_TCP",
+            "SANDGLASS_PORT_8080_TCP_ADDR",
+            "SANDGLASS_PORT_8080_TCP_PORT",
+            "SANDGLASS_PORT_53_UDP_PROTO",
+        ] {
+            assert!(
+                check_variables([(name.into(), "x".into())].into_iter()).is_ok(),
+                "{name}"
+            );
+        }
+        for name in ["SANDGLASS_PORTS", "SANDGLASS_PORT_X_TCP", "SANDGLASS_SERVICE"] {
+            assert!(
+                check_variables([(name.into(), "x".into())].into_iter()).is_err(),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub fn summary(report: &Report, context: &Context<'_>, p: &Palette) -> String {
             rows.row("next", [line(&error.hint)]);
         }
     }
+    rows.output(report);
     rows.artifacts(report, context);
     rows.skipped(report, context);
     if let Some(isolation) = &report.isolation {
@@ -86,8 +87,33 @@ impl Rows {
         self.text.push_str(&format!("{head}{time}  {run}\n"));
     }
 
+    /// Only what did not come whole.
+    fn output(&mut self, report: &Report) {
+        let p = self.p;
+        let streams = [("stdout", &report.stdout), ("stderr", &report.stderr)];
+        let cut = streams.into_iter().filter(|(_, output)| output.truncated);
+        let lines: Vec<_> = cut
+            .map(|(name, output)| {
+                let what = format!(
+                    "{} to {name}, and not all of it was kept",
+                    HumanBytes(output.bytes_total)
+                );
+                format!(
+                    "{}  {}",
+                    paint(p.warn, what),
+                    paint(p.dim, "SANDGLASS_OUTPUT keeps more")
+                )
+            })
+            .collect();
+        self.row("output", lines);
+    }
+
     fn artifacts(&mut self, report: &Report, context: &Context<'_>) {
         if report.artifacts.is_empty() {
+            if report.status == Status::Cancelled && report.isolation.is_some() {
+                let none = paint(self.p.dim, "none: a run that is cancelled hands nothing back");
+                self.row("artifacts", [none]);
+            }
             return;
         }
         let names: Vec<_> = report.artifacts.iter().map(|a| line(&a.path)).collect();
@@ -371,6 +397,34 @@ mod tests {
             ..report()
         };
         assert!(plain(&r, &Context::default()).contains("signal 11 (SIGSEGV)"));
+    }
+
+    #[test]
+    fn output_that_was_cut_is_told_with_its_stream_and_how_to_keep_more() {
+        let mut r = report();
+        assert!(!plain(&r, &Context::default()).contains("output"));
+        r.stderr.bytes_total = 3 << 20;
+        r.stderr.truncated = true;
+        let text = plain(&r, &Context::default());
+        assert!(
+            text.contains("output     3.00 MiB to stderr, and not all of it was kept"),
+            "{text}"
+        );
+        assert!(
+            text.contains("SANDGLASS_OUTPUT") && !text.contains("stdout"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_cancelled_run_says_that_nothing_comes_back() {
+        let mut r = report();
+        let told = "none: a run that is cancelled hands nothing back";
+        assert!(!plain(&r, &Context::default()).contains(told));
+        r.status = Status::Cancelled;
+        assert!(plain(&r, &Context::default()).contains(told));
+        r.isolation = None;
+        assert!(!plain(&r, &Context::default()).contains(told), "it never began");
     }
 
     #[test]

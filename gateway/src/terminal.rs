@@ -19,7 +19,12 @@ const SGR_MAX: usize = 32;
 pub struct Sanitiser {
     /// The start of a character or of a colour sequence whose end has not come yet.
     pending: Vec<u8>,
+    /// Whether a colour, or concealment, still holds: what comes next on this terminal would be seen through it.
+    painted: bool,
 }
+
+/// Ends every colour, concealment included.
+pub const PLAIN: &str = "\x1b[0m";
 
 impl Sanitiser {
     /// The harmless form of `bytes`, as far as it is decided.
@@ -27,25 +32,29 @@ impl Sanitiser {
         self.pending.extend_from_slice(bytes);
         let (out, used) = clean(&self.pending, false);
         self.pending.drain(..used);
+        self.painted = paints(&out).unwrap_or(self.painted);
         out
     }
 
-    /// What is left when nothing more comes.
+    /// What is left when nothing more comes, and the end of colours that the script left on.
     pub fn finish(&mut self) -> String {
-        let (out, _) = clean(&self.pending, true);
+        let (mut out, _) = clean(&self.pending, true);
         self.pending.clear();
+        if std::mem::take(&mut self.painted) {
+            out.push_str(PLAIN);
+        }
         out
     }
 }
 
-/// The harmless form of a whole text on one line: names of files, messages. Line breaks and the characters
-/// that turn the direction of writing become visible as well.
+/// The harmless form of a whole text on one line: names of files, messages. Line breaks, the characters that turn the
+/// direction of writing and those that cannot be seen become visible as well.
 pub fn line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' | '\r' | '\t' => visible(&mut out, c),
-            c if harmless(c) && !turns_direction(c) => out.push(c),
+            c if harmless(c) && !hides(c) => out.push(c),
             c => visible(&mut out, c),
         }
     }
@@ -88,6 +97,13 @@ fn clean(bytes: &[u8], last: bool) -> (String, usize) {
         }
     }
     (out, at)
+}
+
+/// Whether the last colour sequence of a clean text leaves one on; `None` where there is no sequence.
+fn paints(clean: &str) -> Option<bool> {
+    let (_, after) = clean.rsplit_once("\x1b[")?;
+    let parameters = after.split('m').next().unwrap_or_default();
+    Some(!matches!(parameters, "" | "0"))
 }
 
 enum Colour<'a> {
@@ -135,9 +151,11 @@ fn harmless(c: char) -> bool {
     !c.is_control()
 }
 
-/// The characters with which `gpj.exe` is made to look like `exe.jpg`.
-fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Characters that cannot be seen, and those with which `gpj.exe` is made to look like `exe.jpg`: what no name may
+/// hold, but for joiners and variation selectors, which belong to what they follow.
+fn hides(c: char) -> bool {
+    !sandglass_run::name::is_printable(c.encode_utf8(&mut [0; 4]))
+        && !matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 fn visible(out: &mut String, c: char) {
@@ -187,9 +205,30 @@ mod tests {
     }
 
     #[test]
+    fn colours_and_concealment_that_a_script_leaves_on_end_with_its_output() {
+        for (left_on, shown) in [
+            ("\x1b[8mhidden\n", "\x1b[8mhidden\n\x1b[0m"),
+            ("\x1b[0m\x1b[31m", "\x1b[0m\x1b[31m\x1b[0m"),
+            ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+            ("\x1b[31mred\x1b[m", "\x1b[31mred\x1b[m"),
+            ("\x1b[0;8m", "\x1b[0;8m\x1b[0m"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(all(left_on.as_bytes()), shown);
+            let mut s = Sanitiser::default();
+            let pieces: String = left_on.bytes().map(|b| s.push(&[b])).collect();
+            assert_eq!(pieces + &s.finish(), shown, "piece by piece");
+        }
+    }
+
+    #[test]
     fn a_line_shows_breaks_and_turned_writing() {
         assert_eq!(line("a\nb\x1b[31m\u{202e}gpj.exe"), "a^Jb^[[31m\\u{202e}gpj.exe");
-        assert_eq!(line("bericht-ä.csv"), "bericht-ä.csv");
+        assert_eq!(
+            line("a\u{200b}b\u{feff}\u{e0041}"),
+            "a\\u{200b}b\\u{feff}\\u{e0041}"
+        );
+        assert_eq!(line("bericht-ä ❤\u{fe0f}.csv"), "bericht-ä ❤\u{fe0f}.csv");
     }
 
     proptest! {
@@ -211,6 +250,13 @@ mod tests {
                 };
                 rest = &rest[at + sequence.len()..];
             }
+        }
+
+        #[test]
+        fn whatever_comes_the_terminal_is_plain_at_the_end(text in "([a-z\n]|\x1b\\[[0-9;]{0,6}m|\x1b|\x1b\\[8){0,12}") {
+            let out = all(text.as_bytes());
+            let on = out.rfind("\x1b[").map(|at| &out[at..]);
+            prop_assert!(on.is_none_or(|on| on.starts_with("\x1b[0m") || on.starts_with("\x1b[m")), "{:?}", out);
         }
 
         #[test]

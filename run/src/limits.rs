@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::parse::{format_bytes, format_duration};
+use crate::parse::{format_bound, format_bytes, format_duration};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -106,7 +106,7 @@ impl Limits {
         };
         let mut bytes = |setting, value: u64, least: u64, most: u64, because| {
             let (shown, least_shown, most_shown) =
-                (format_bytes(value), format_bytes(least), format_bytes(most));
+                (format_bytes(value), format_bytes(least), format_bound(most));
             check(
                 (least..=most).contains(&value),
                 setting,

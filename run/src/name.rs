@@ -31,16 +31,76 @@ pub enum NameError {
     #[error("it holds a slash where none may be")]
     Slash,
     /// A character that can forge lines or reorder text where the name is shown.
-    #[error("it holds a control character")]
+    #[error("it holds a control character, or one that cannot be seen")]
     Control,
     /// Not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
 }
 
-/// Control characters, and those that break lines or reverse the direction of text on a terminal.
-fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Control characters, those that break lines or turn the direction of text, and those that nobody can see: two names
+/// that look the same must be the same. `before` is the character that stands before it: emoji and several scripts are
+/// written with joiners and variation selectors, which mean nothing after a character of ASCII.
+fn is_hidden(before: Option<char>, c: char) -> bool {
+    let follows = |what: fn(char) -> bool| {
+        before.is_some_and(|before| !before.is_ascii() && !is_invisible(before) && !what(before))
+    };
+    match c {
+        c if is_joiner(c) => !follows(is_joiner),
+        c if is_selector(c) => !follows(|before| is_joiner(before) || is_selector(before)),
+        c => c.is_control() || is_invisible(c),
+    }
+}
+
+/// Zero width (non-)joiners.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Variation selectors.
+fn is_selector(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// Unicode's separators of lines, its format characters and the others that it calls `Default_Ignorable_Code_Point`
+/// (`DerivedCoreProperties.txt`): zero width, direction, fillers, tags, annotations. Spaces are left out that look like
+/// one, joiners are for [`is_hidden`].
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e00ff}'
+            | '\u{e01f0}'..='\u{e0fff}'
+    )
+}
+
+/// Whether something in a text is not to be seen, or would do more than be shown.
+fn has_hidden(text: &str) -> bool {
+    let mut before = None;
+    text.chars().any(|c| is_hidden(before.replace(c), c))
 }
 
 /// Checks the name of one file: one path component that is safe to create and to show.
@@ -56,7 +116,7 @@ pub fn check_file_name(name: &str) -> Result<(), NameError> {
         Err(NameError::Dots)
     } else if name.contains('/') {
         Err(NameError::Slash)
-    } else if name.chars().any(is_control) {
+    } else if has_hidden(name) {
         Err(NameError::Control)
     } else {
         Ok(())
@@ -107,7 +167,7 @@ pub fn is_below(inner: &str, outer: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Makes hostile bytes fit to be shown: what is not UTF-8 or is a control character becomes U+FFFD, and
+/// Makes hostile bytes fit to be shown: what is not UTF-8, is a control character or cannot be seen becomes U+FFFD, and
 /// what is longer than `max_bytes` is cut on a character and ends in `…`.
 pub fn printable(bytes: &[u8], max_bytes: usize) -> String {
     // Enough of the input for `max_bytes` of output, never all of something huge.
@@ -115,7 +175,7 @@ pub fn printable(bytes: &[u8], max_bytes: usize) -> String {
     let mut shown = String::new();
     let mut cut = head.len() < bytes.len();
     for c in String::from_utf8_lossy(head).chars() {
-        let c = if is_control(c) {
+        let c = if is_hidden(shown.chars().next_back(), c) {
             char::REPLACEMENT_CHARACTER
         } else {
             c
@@ -135,7 +195,7 @@ pub fn printable(bytes: &[u8], max_bytes: usize) -> String {
 
 /// Whether a text is fit to be shown as it is, which [`printable`] makes sure of.
 pub fn is_printable(text: &str) -> bool {
-    !text.chars().any(is_control)
+    !has_hidden(text)
 }
 
 /// Longest value of an environment variable, in bytes.
@@ -186,6 +246,11 @@ mod tests {
             ".hidden",
             "顧客.csv",
             "a b",
+            "❤\u{fe0f}.png",
+            "👩\u{200d}💻.txt",
+            "🏳\u{fe0f}\u{200d}🌈.txt",
+            "می\u{200c}خواهم.csv",
+            "葛\u{e0100}.txt",
             &"x".repeat(255),
         ] {
             assert_eq!(check_file_name(good), Ok(()), "{good:?}");
@@ -201,6 +266,16 @@ mod tests {
             ("a\0b", NameError::Control),
             ("a\u{1b}[2J", NameError::Control),
             ("cod\u{202e}gpj.exe", NameError::Control),
+            ("report\u{200b}.csv", NameError::Control),
+            ("\u{feff}report.csv", NameError::Control),
+            ("report\u{e0041}.csv", NameError::Control),
+            ("report\u{2060}.csv", NameError::Control),
+            ("report\u{3164}.csv", NameError::Control),
+            ("report\u{200d}.csv", NameError::Control),
+            ("\u{fe0f}report.csv", NameError::Control),
+            ("❤\u{fe0f}\u{fe0f}.png", NameError::Control),
+            ("❤\u{200d}\u{200d}.png", NameError::Control),
+            ("a\u{61c}b", NameError::Control),
             (&"x".repeat(256), NameError::TooLong),
         ] {
             assert_eq!(check_file_name(bad), Err(why), "{bad:?}");
@@ -246,6 +321,30 @@ mod tests {
         for max in 3..40 {
             let shown = printable(&[0xff; 10_000], max);
             assert!(shown.len() <= max && is_printable(&shown), "{max}");
+        }
+    }
+
+    proptest::proptest! {
+        /// What is left of a name without what cannot be seen is the name itself, or it is refused.
+        #[test]
+        fn a_hidden_character_anywhere_in_a_plain_name_is_refused(
+            name in "[a-z0-9. _-]{0,20}",
+            at in 0_usize..20,
+            hidden in proptest::sample::select(vec!['\u{200b}', '\u{200d}', '\u{fe0f}', '\u{feff}', '\u{2067}', '\u{e0061}', '\u{ad}', '\u{1b}', '\u{202e}']),
+        ) {
+            let at = at.min(name.len());
+            let hidden = format!("{}{hidden}{}", &name[..at], &name[at..]);
+            proptest::prop_assert_eq!(check_file_name(&hidden), Err(NameError::Control));
+            proptest::prop_assert!(!is_printable(&hidden));
+            proptest::prop_assert!(is_printable(&printable(hidden.as_bytes(), 200)));
+        }
+
+        #[test]
+        fn whatever_is_shown_is_printable(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), text in ".{0,60}", max in 3_usize..120) {
+            for input in [&bytes[..], text.as_bytes()] {
+                let shown = printable(input, max);
+                proptest::prop_assert!(is_printable(&shown) && shown.len() <= max, "{shown:?}");
+            }
         }
     }
 

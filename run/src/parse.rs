@@ -147,14 +147,32 @@ pub fn format_bytes(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// Writes a duration as [`parse_duration`] reads it.
+/// Writes a bound as [`parse_bytes`] reads it, with few digits: rounded down, by less than a sixteenth.
+pub fn format_bound(bytes: u64) -> String {
+    // A number of 16 or more loses less than a sixteenth of itself with its fraction.
+    let unit = [1_u64 << 40, 1 << 30, 1 << 20, 1 << 10]
+        .into_iter()
+        .find(|unit| bytes / unit >= 16)
+        .unwrap_or(1);
+    let exact = format_bytes(bytes);
+    let rounded = format_bytes(bytes / unit * unit);
+    if exact.len() <= rounded.len() {
+        exact
+    } else {
+        rounded
+    }
+}
+
+/// Writes a duration as [`parse_duration`] reads it, in the largest unit in which it is a whole number above one.
 pub fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
-    if millis.is_multiple_of(1_000) {
-        format!("{}s", millis / 1_000)
-    } else {
-        format!("{millis}ms")
-    }
+    let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let whole =
+        |(unit, _): &(u128, &str)| millis.is_multiple_of(*unit) && (millis / unit > 1 || *unit == 1_000);
+    units.into_iter().find(whole).map_or_else(
+        || format!("{millis}ms"),
+        |(unit, name)| format!("{}{name}", millis / unit),
+    )
 }
 
 #[cfg(test)]
@@ -247,7 +265,39 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_person_reads_few_digits() {
+        for (bytes, shown) in [
+            (24_684_092 << 10, "23Gi"),
+            (2 << 30, "2Gi"),
+            ((2 << 30) + 1, "2Gi"),
+            (64 << 20, "64Mi"),
+            (17, "17"),
+            (0, "0"),
+        ] {
+            assert_eq!(format_bound(bytes), shown, "{bytes}");
+        }
+        for (seconds, shown) in [
+            (0, "0s"),
+            (60, "60s"),
+            (90, "90s"),
+            (120, "2m"),
+            (3_600, "60m"),
+            (86_400, "24h"),
+            (86_401, "86401s"),
+        ] {
+            assert_eq!(format_duration(Duration::from_secs(seconds)), shown);
+        }
+        assert_eq!(format_duration(Duration::from_millis(1_500)), "1500ms");
+    }
+
     proptest! {
+        #[test]
+        fn a_bound_is_never_above_what_it_stands_for(bytes in any::<u64>()) {
+            let read = parse_bytes(&format_bound(bytes)).unwrap();
+            prop_assert!(read <= bytes && bytes - read <= bytes / 16, "{} for {}", read, bytes);
+        }
+
         #[test]
         fn what_is_written_is_read_back(bytes in any::<u64>(), millis in 0..u64::MAX / 1_000) {
             prop_assert_eq!(parse_bytes(&format_bytes(bytes)), Ok(bytes));

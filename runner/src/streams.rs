@@ -80,10 +80,10 @@ impl ScriptStream {
         Ok(())
     }
 
-    /// The script is dead and the pipe empty: hands the rest to the channel, and waits until it is gone.
+    /// The script is dead and the pipe empty: hands the rest to the channel, where a little of it may still wait.
     pub fn finish(mut self, channel: &mut Channel) -> Result<(), RunnerError> {
         self.forward(channel)?;
-        channel.settle()?;
+        channel.settle_what_is_much()?;
         let tail = self.keeper.finish();
         let stream = self.stream;
         if tail.dropped > 0 {
@@ -94,7 +94,7 @@ impl ScriptStream {
         }
         for piece in tail.bytes.chunks(MAX_BULK_BYTES) {
             channel.queue_output(stream, piece)?;
-            channel.settle()?;
+            channel.settle_what_is_much()?;
         }
         let (bytes_total, dropped_bytes) = (tail.total, tail.dropped);
         channel.queue(&FromRunner::OutputEnd(OutputEnd {

@@ -18,7 +18,7 @@ use crate::stage::Staged;
 use crate::streams::ScriptStream;
 
 /// Runs the script to its end, or to the wall clock, and everything that it started to its death. All output is
-/// on its way when this returns.
+/// on its way or queued when this returns.
 pub fn run_script(channel: &mut Channel, staged: &Staged) -> Result<Exit, RunnerError> {
     let job = &staged.job;
     let invocation =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum ImageError {
     /// No image of that name or digest is in the store.
-    #[error("there is no image \"{wanted}\" in {store}. Build one with `sandglass image build`.")]
+    #[error("there is no image \"{wanted}\" in {store}.")]
     Missing {
         /// The name or digest that was asked for.
         wanted: String,
@@ -23,9 +23,7 @@ pub enum ImageError {
     BadReference(String),
 
     /// Bytes are there, and they are not the ones that their digest promises.
-    #[error(
-        "{what} does not match its digest: expected sha256:{expected}, found sha256:{found}. Remove it and run `sandglass image build` again."
-    )]
+    #[error("{what} does not match its digest: expected sha256:{expected}, found sha256:{found}.")]
     DigestMismatch {
         /// Which file.
         what: String,
@@ -36,12 +34,19 @@ pub enum ImageError {
     },
 
     /// The OCI layout, a record or an unpacked root is not in the shape it must have.
-    #[error("the image store is damaged: {what}: {why}. Run `sandglass image build` again.")]
+    #[error("the image store is damaged: {what}: {why}.")]
     Corrupt {
         /// Which file or directory.
         what: String,
         /// What is wrong with it.
         why: String,
+    },
+
+    /// A run that is alive uses the image.
+    #[error("the image {digest} is in use by a run that is alive.")]
+    InUse {
+        /// Which image.
+        digest: String,
     },
 
     /// No permission to write where the store or the cache is.
@@ -196,6 +201,21 @@ pub enum ImageError {
 }
 
 impl ImageError {
+    /// What to do next, where the message does not say it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => {
+                "Build one with `sandglass image build`, or look at what there is with `sandglass image list`."
+            }
+            Self::BadReference(_) => "`sandglass image list` shows what there is.",
+            Self::DigestMismatch { .. } | Self::Corrupt { .. } => {
+                "Build it anew with `sandglass image build`, which replaces what is damaged."
+            }
+            Self::InUse { .. } => "Wait until its runs have ended.",
+            _ => "",
+        }
+    }
+
     /// Sorts an I/O error by what a person can do about it.
     pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();

@@ -26,6 +26,7 @@ mod prune;
 mod publish;
 mod recipe;
 mod relock;
+mod remove;
 mod rootfs;
 mod store;
 #[cfg(test)]
@@ -41,4 +42,5 @@ pub use lock::{Input, Kind, Lock};
 pub use progress::{Progress, Silent, human_bytes};
 pub use recipe::default_runner;
 pub use relock::relock;
+pub use remove::{Held, Removed};
 pub use store::{DEFAULT_NAME, Details, Image, Store, Verified, valid_name};

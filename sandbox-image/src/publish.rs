@@ -1,12 +1,13 @@
 //! Changing the store: one build at a time, and nothing visible before it is whole.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::cache::{clear, write_atomically};
-use crate::digest::{sha256_file, sha256_hex};
+use crate::digest::{is_sha256_hex, sha256_file, sha256_hex};
 use crate::error::{At, ImageError, Result};
 use crate::oci::{self, Descriptor, Index};
 use crate::rootfs::{self, LayerFile};
@@ -118,6 +119,47 @@ impl<'a> Writer<'a> {
         fs::rename(&new, &target).at(&target)?;
         clear(&tmp)?;
         Ok(target)
+    }
+
+    /// Takes the name from whatever it points to.
+    pub(crate) fn forget(&self, name: &str) -> Result<()> {
+        let path = self.store.name_path(name)?;
+        fs::remove_file(&path).at(&path)
+    }
+
+    /// Takes an image out of the index, its root out of the store, and the blobs that no image needs any more.
+    pub(crate) fn withdraw(&self, hex: &str) -> Result<()> {
+        let mut index = self.store.index()?;
+        index.manifests.retain(|present| present.sha256() != Some(hex));
+        let mut needed = BTreeSet::new();
+        for manifest in &index.manifests {
+            let Some(hex) = manifest.sha256() else { continue };
+            let (_, document) = self.store.manifest(hex)?;
+            needed.insert(hex.to_owned());
+            let blobs = std::iter::once(&document.config).chain(&document.layers);
+            needed.extend(blobs.filter_map(|blob| blob.sha256().map(str::to_owned)));
+        }
+        let text = serde_json::to_vec(&index).map_err(|e| ImageError::corrupt(self.store.index_path(), e))?;
+        write_atomically(&self.store.index_path(), &text)?;
+        let (root, tmp) = (self.store.rootfs(hex), self.store.root().join("tmp"));
+        if root.exists() {
+            // In one step: from here on nobody finds it.
+            let gone = tmp.join("removed");
+            fs::rename(&root, &gone).at(&root)?;
+        }
+        let list = self.store.list_path(hex);
+        if list.exists() {
+            fs::remove_file(&list).at(&list)?;
+        }
+        let blobs = self.store.blob("");
+        for entry in fs::read_dir(&blobs).at(&blobs)? {
+            let entry = entry.at(&blobs)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_sha256_hex(&name) && !needed.contains(&name) {
+                fs::remove_file(entry.path()).at(entry.path())?;
+            }
+        }
+        clear(&tmp)
     }
 
     /// Adds the image to the index and points a name to it: from here on it is visible.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! STORE/images/          the OCI layout: oci-layout, index.json, blobs/sha256/…
-//! STORE/rootfs/HEX/      the unpacked root of sha256:HEX; renamed into place, so it is whole or absent
+//! STORE/rootfs/HEX/      the unpacked root of sha256:HEX; renamed into place, so it is whole or absent; each run of it
+//!                        holds a lock on it
 //! STORE/rootfs/HEX.list  every entry of it with mode, size and sha256
 //! STORE/names/default    "sha256:HEX"
 //! STORE/tmp/             what a build is making; cleared by the next one
@@ -227,7 +228,7 @@ impl Store {
         })
     }
 
-    fn documents(&self, hex: &str) -> Result<(Manifest, Configuration)> {
+    pub(crate) fn documents(&self, hex: &str) -> Result<(Manifest, Configuration)> {
         let (_, manifest) = self.manifest(hex)?;
         let file = self.layer_file(&manifest.config)?;
         let text = fs::read(&file.path).at(&file.path)?;
@@ -244,7 +245,7 @@ impl Store {
         }
     }
 
-    fn names(&self) -> Result<Vec<(String, String)>> {
+    pub(crate) fn names(&self) -> Result<Vec<(String, String)>> {
         let directory = self.root.join("names");
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,

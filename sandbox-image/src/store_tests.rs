@@ -118,7 +118,7 @@ fn a_missing_image_says_how_to_build_one() {
     let (_root, store) = store();
     let error = store.resolve(None).unwrap_err();
     assert!(matches!(error, ImageError::Missing { .. }));
-    assert!(error.to_string().contains("sandglass image build"), "{error}");
+    assert!(error.hint().contains("sandglass image build"), "{error}");
     let absent = format!("sha256:{}", "0".repeat(64));
     assert!(matches!(
         store.resolve(Some(&absent)),
@@ -356,4 +356,74 @@ fn tags_that_other_programs_would_misread_are_refused() {
         let found = store.export(None, bad, &mut Vec::new());
         assert!(matches!(found, Err(ImageError::BadReference(_))), "{bad:?}");
     }
+}
+
+#[test]
+fn a_removed_image_is_gone_with_its_names_and_only_its_own_blobs() {
+    let (_root, store) = store();
+    let (one, two) = (add(&store, "one", "1"), add(&store, "two", "2"));
+    let again = add(&store, "again", "1");
+    assert_eq!(one.digest, again.digest);
+    let removed = store.remove(&one.digest).unwrap();
+    assert_eq!(removed.names, ["again", "one"]);
+    assert!(removed.image);
+    assert!(!one.rootfs.exists() && matches!(store.resolve(Some("one")), Err(ImageError::Missing { .. })));
+    assert_eq!(store.list().unwrap().len(), 1);
+    store.verify(Some("two")).unwrap();
+    assert_eq!(store.remove("two").unwrap().digest, two.digest);
+    let left = |place: &str| fs::read_dir(store.root().join(place)).unwrap().count();
+    assert_eq!(
+        ["images/blobs/sha256", "rootfs", "names", "tmp"].map(left),
+        [0; 4]
+    );
+    assert!(matches!(store.remove("two"), Err(ImageError::Missing { .. })));
+    // A store that was emptied takes the next image.
+    add(&store, "one", "1");
+    store.verify(Some("one")).unwrap();
+}
+
+#[test]
+fn one_of_several_names_goes_without_its_image() {
+    let (_root, store) = store();
+    let image = add(&store, "one", "1");
+    add(&store, "two", "1");
+    let removed = store.remove("one").unwrap();
+    assert_eq!((removed.image, removed.names), (false, vec!["one".to_owned()]));
+    store.verify(Some("two")).unwrap();
+    assert_eq!(store.resolve(Some("two")).unwrap(), image);
+}
+
+#[test]
+fn an_image_in_use_is_not_removed_and_a_removed_one_is_not_used() {
+    let (_root, store) = store();
+    let image = add(&store, "one", "1");
+    let (first, second) = (image.hold().unwrap(), image.hold().unwrap());
+    drop(first);
+    assert!(matches!(store.remove("one"), Err(ImageError::InUse { .. })));
+    store.verify(Some("one")).unwrap();
+    drop(second);
+    store.remove("one").unwrap();
+    assert!(image.hold().is_err());
+}
+
+#[test]
+fn removing_takes_no_paths_and_makes_no_store() {
+    let (_root, store) = store();
+    for hostile in ["../x", "", "sha256:..", "/etc"] {
+        assert!(
+            matches!(store.remove(hostile), Err(ImageError::BadReference(_))),
+            "{hostile}"
+        );
+    }
+    assert!(matches!(store.remove("one"), Err(ImageError::Missing { .. })));
+    assert!(!store.root().exists());
+}
+
+#[test]
+fn an_image_whose_root_is_gone_can_be_removed() {
+    let (_root, store) = store();
+    let image = add(&store, "one", "1");
+    fs::remove_dir_all(&image.rootfs).unwrap();
+    assert!(store.remove("one").unwrap().image);
+    assert!(store.list().unwrap().is_empty());
 }

@@ -14,6 +14,8 @@ pub struct Finding {
     pub layer: String,
     /// Whether a run can have it.
     pub ok: bool,
+    /// Whether the runs that were asked about go without it, by their own word.
+    pub waived: bool,
     /// What was found.
     pub found: String,
     /// What to do about it; empty when nothing is to be done.
@@ -26,9 +28,15 @@ impl Finding {
         Self {
             layer: layer.to_owned(),
             ok,
+            waived: false,
             found: found.into(),
             mend,
         }
+    }
+
+    /// Whether it keeps a run from being accepted.
+    pub fn hinders(&self) -> bool {
+        !self.ok && !self.waived
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use sandglass_run::Waiver;
 
@@ -219,7 +219,10 @@ impl Live {
             PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN | PollFlags::RDHUP),
         ];
         // The driver never says anything more: whatever happens on either, the run is over.
-        while rustix::event::poll(&mut watched, None) == Err(rustix::io::Errno::INTR) {}
+        if poll(&mut watched, Some(&SETTLED)) == Ok(0) {
+            let _ = crate::resident::give_back_clean_pages();
+            let _ = poll(&mut watched, None);
+        }
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         let status = reap(self.pid);
         let counted = self.cgroup.counted();
@@ -239,6 +242,22 @@ impl Live {
             cpu_ms: children_cpu_ms(),
             counted,
             left,
+        }
+    }
+}
+
+/// A run that lasts as long as this is one that the worker waits for: short ones are not slowed down.
+const SETTLED: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// Polls, whatever signals come.
+fn poll(watched: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> rustix::io::Result<usize> {
+    loop {
+        match rustix::event::poll(watched, timeout) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other,
         }
     }
 }
@@ -313,7 +332,7 @@ fn cgroup_layer(error: &CgroupError, request: &Request) -> SandboxError {
         }
         Identity::Range { .. } => "Mount the cgroup hierarchy writable, with this controller",
     };
-    // All that the command line has to say, since a flag replaces what was said before.
+    // All of them, so that it can be copied as it is.
     let waived = request.waived.iter().map(|waiver| waiver.as_str());
     let names: Vec<&str> = waived.chain(wanted).collect();
     let hint = format!("{way}; or go without by `--waive {}`.", names.join(","));

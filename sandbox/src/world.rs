@@ -36,12 +36,6 @@ pub(crate) fn enter(rootfs: &Path, program: &str, identity: Identity) -> Result<
     };
     nix::sched::unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|error| SandboxError::layer(Layer::Namespaces, format!("unshare: {error}"), MOUNT_HINT))?;
-    rustix::mount::mount_change(
-        "/",
-        rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC,
-    )
-    .map_err(step("making the mount tree private"))?;
-
     let proc = clone_tree("/proc", true).map_err(step("cloning /proc"))?;
     let dev = clone_tree("/dev", true).map_err(step("cloning /dev"))?;
     let image = clone_tree(rootfs, false).map_err(|error| {
@@ -54,6 +48,8 @@ pub(crate) fn enter(rootfs: &Path, program: &str, identity: Identity) -> Result<
     if identity != Identity::Own {
         leave_chroot();
     }
+    // Only now: in a chroot `/` may be a directory like any other, and propagation is a matter of mounts.
+    make_private().map_err(step("making the mount tree private"))?;
     let tmpfs = tmpfs().map_err(step("making a tmpfs"))?;
     for dir in [
         "proc",
@@ -76,6 +72,8 @@ pub(crate) fn enter(rootfs: &Path, program: &str, identity: Identity) -> Result<
     nix::mount::umount2(".", MntFlags::MNT_DETACH)
         .map_err(|error| SandboxError::layer(Layer::Namespaces, format!("umount: {error}"), MOUNT_HINT))?;
     rustix::process::chdir("/").map_err(step("chdir"))?;
+    // The three trees were cloned before: a clone of a shared mount is a peer of the host's.
+    make_private().map_err(step("making the own tree private"))?;
     seal().map_err(|error| {
         SandboxError::layer(
             Layer::Namespaces,
@@ -135,6 +133,12 @@ fn leave_chroot() {
     if let Ok(own) = std::fs::File::open("/proc/self/ns/mnt") {
         let _ = nix::sched::setns(own, CloneFlags::CLONE_NEWNS);
     }
+}
+
+/// Nothing that is mounted below `/` from here on is seen anywhere else.
+fn make_private() -> rustix::io::Result<()> {
+    use rustix::mount::MountPropagationFlags;
+    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
 }
 
 fn clone_tree(path: impl rustix::path::Arg, recursive: bool) -> rustix::io::Result<OwnedFd> {

@@ -22,6 +22,8 @@ pub const WAITER: (&str, &str) = (
 
 /// Sandboxes whose memory is measured.
 const MEASURED: [usize; 2] = [1, 20];
+/// How long they wait before: after a second ours give back what they do not need to wait.
+const SETTLED: std::time::Duration = std::time::Duration::from_millis(1_500);
 /// Sandboxes beside which a run is measured, up and down again and again, so that drift hits all alike.
 const BESIDE: [usize; 9] = [0, 50, 200, 50, 0, 50, 200, 50, 0];
 
@@ -104,6 +106,7 @@ pub fn memory(ours: &Ours, interrupt: &Interrupt) -> Result<Vec<Memory>> {
                 Waiting::start(ours)
             })
             .collect::<Result<Vec<_>>>()?;
+        std::thread::sleep(SETTLED);
         let mut sums = [0.0; 3];
         for sandbox in &waiting {
             let command_line = sandbox.child.id();

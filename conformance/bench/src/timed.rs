@@ -13,13 +13,16 @@ use crate::error::{BenchError, Result};
 /// No run takes this long; one that does is stuck, and waiting on would hang the benchmark.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Runs a command with nothing on stdin and nobody at stdout.
+/// Runs a command with nothing on stdin and nobody who reads its stdout.
+///
+/// Neither is `/dev/null`: some runtimes give the standard streams to the container's user, and the node is the host's.
 ///
 /// # Errors
 /// It cannot be started, takes too long, or ends with anything but 0; the message has what it said on stderr.
 pub fn timed(command: &mut Command) -> Result<Duration> {
-    let (stderr, keep) = stderr_file()?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let (stdout, _) = unnamed_file()?;
+    let (stderr, keep) = unnamed_file()?;
+    command.stdin(at_its_end()?).stdout(stdout).stderr(stderr);
     let begin = Instant::now();
     let mut child = command
         .spawn()
@@ -60,12 +63,17 @@ pub fn poll_exit(pidfd: &OwnedFd, patience: Duration) -> bool {
     }
 }
 
-/// A file without a name for stderr: a pipe that nobody reads could fill up and stall the run.
-fn stderr_file() -> Result<(Stdio, std::fs::File)> {
-    let file = tempfile::tempfile().map_err(BenchError::doing("Making a file for stderr"))?;
-    let copy = file
-        .try_clone()
-        .map_err(BenchError::doing("Making a file for stderr"))?;
+/// A pipe into which nobody writes.
+fn at_its_end() -> Result<Stdio> {
+    let (reader, _) = std::io::pipe().map_err(BenchError::doing("Making a pipe for stdin"))?;
+    Ok(reader.into())
+}
+
+/// A file without a name for an output: a pipe that nobody reads could fill up and stall the run.
+fn unnamed_file() -> Result<(Stdio, std::fs::File)> {
+    let failed = || BenchError::doing("Making a file for an output");
+    let file = tempfile::tempfile().map_err(failed())?;
+    let copy = file.try_clone().map_err(failed())?;
     Ok((copy.into(), file))
 }
 
@@ -90,6 +98,13 @@ mod tests {
         let error = timed(Command::new("sh").args(["-c", "echo because >&2; exit 3"])).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("because") && text.contains('3'), "{text}");
+    }
+
+    #[test]
+    fn no_stream_of_a_command_is_a_device_of_the_host() {
+        let text =
+            "test ! -c /dev/stdin && test ! -c /dev/stdout && test ! -c /dev/stderr && test -z \"$(cat)\"";
+        timed(Command::new("sh").args(["-c", text])).unwrap();
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::workload::Workload;
 
 /// What Docker's default profile comes to for a container without capabilities.
 const DOCKER_DEFAULT: &str = include_str!("../../../../seccomp-profiles/tests/fixtures/docker-default.json");
-/// First host id of the container's user namespace: above any range that ours takes.
+/// First host id of the container's user namespace: one range of 65 536 below all that ours takes.
 const FIRST_ID: u32 = 0x6fff_0000;
 /// The cgroup below which the runtimes make theirs.
 pub const CGROUP: &str = "sandglass-bench";

@@ -239,6 +239,10 @@ fn setting_from_environment(c: &Context<'_>) -> Result<(), Stop> {
         ended.refused(None, about)?;
         ended.refused(None, value)?;
     }
+    c.python("print('ran')\n")?
+        .env("SANDGLASS_TIMEUOT", "5s")
+        .go()?
+        .refused(None, "SANDGLASS_TIMEOUT")?;
     c.python("pass\n")?
         .env("SANDGLASS_TIMEOUT", "soon")
         .flag("--timeout", "20s")

@@ -4,6 +4,7 @@ mod cap;
 mod contract;
 mod injection;
 mod killed;
+mod place;
 mod refusing;
 
 use crate::case::Case;
@@ -18,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         refusing::cases(),
         cap::cases(),
         killed::cases(),
+        place::cases(),
         injection::cases(),
         contract::cases(),
     ]

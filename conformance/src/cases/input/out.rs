@@ -37,6 +37,12 @@ pub fn cases() -> Vec<Case> {
             "nor is a link followed out of --out",
             out_holds_link,
         ),
+        Case::code(
+            "input/out-of-a-refused-run",
+            &[],
+            "a run that is refused leaves no --out, and one that ran does",
+            out_of_refused,
+        ),
     ]
 }
 
@@ -48,6 +54,7 @@ fn out_not_dir(c: &Context<'_>) -> Result<(), Stop> {
         c.dir.join("file"),
         c.dir.join("file/below"),
         c.dir.join("no/such/parent"),
+        "/proc/self/results".into(),
     ] {
         c.python(MARKS)?
             .flag("--out", &out)
@@ -74,6 +81,21 @@ fn out_not_writable(c: &Context<'_>) -> Result<(), Stop> {
         .flag("--out", &out)
         .go()?
         .refused(None, &out.display().to_string())
+}
+
+fn out_of_refused(c: &Context<'_>) -> Result<(), Stop> {
+    let out = c.dir.join("results");
+    c.python(MARKS)?
+        .flag("--out", &out)
+        .flag("--image", "no-such-image")
+        .go()?
+        .refused(None, "no-such-image")?;
+    check(!out.exists(), "no directory", "there is one")?;
+    c.python("print('nothing for /out')\n")?
+        .flag("--out", &out)
+        .go()?
+        .succeeded()?;
+    check(out.is_dir(), "a directory", "there is none")
 }
 
 fn out_holds_name(c: &Context<'_>) -> Result<(), Stop> {
