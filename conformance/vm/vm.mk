@@ -7,7 +7,7 @@ VM_DISK := $(VM)/$(shell cat $(VM_RECIPE) | sha256sum | cut -c 1-16)
 VM_PAYLOAD := $(VM)/payload.img
 
 # section:seconds that it may take. `runc` and `shim` run under containerd and need `make stack`.
-VM_SECTIONS ?= root:150 user:120 live:90 suite:240 runc:120
+VM_SECTIONS ?= root:150 user:120 live:90 suite:420 runc:150
 
 # Programs beside the two that are always there, such as the shim.
 VM_PROGRAMS ?=

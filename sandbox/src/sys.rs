@@ -209,16 +209,3 @@ pub fn some_zombie() -> Option<i32> {
     };
     (pid > 0).then_some(pid)
 }
-
-/// Takes the pages of a mapping out of this process.
-///
-/// # Errors
-/// What the kernel says of the advice.
-pub(crate) fn drop_clean_pages(mapping: std::ops::Range<usize>) -> std::io::Result<()> {
-    let start = std::ptr::with_exposed_provenance_mut(mapping.start);
-    // SAFETY: the caller read in /proc/self/smaps that the range is a private mapping of a file, that it cannot be
-    // written to and that no page of it differs from the file. MADV_DONTNEED then changes no byte that anyone can
-    // read: the next access finds the file's page again. Nothing is unmapped, and no reference becomes invalid.
-    unsafe { rustix::mm::madvise(start, mapping.len(), rustix::mm::Advice::LinuxDontNeed) }?;
-    Ok(())
-}

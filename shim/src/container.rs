@@ -75,7 +75,6 @@ pub struct Container {
     execs: Mutex<HashMap<String, Arc<Process>>>,
     confined: bool,
     own_pids: bool,
-    uid: u32,
     cgroup: PodCgroup,
     /// PID 1 says here why it cannot begin.
     status: Mutex<Option<OwnedFd>>,
@@ -102,6 +101,7 @@ impl Container {
             .process()
             .as_ref()
             .ok_or_else(|| invalid("config.json has no process"))?;
+        runs_something(process)?;
         let uid = process.user().uid();
         let own_pids = container::has_own_pid_namespace(&spec);
         if asked.stdio.terminal != process.terminal().unwrap_or(false) {
@@ -174,7 +174,6 @@ impl Container {
             execs: Mutex::default(),
             confined,
             own_pids,
-            uid,
             oom_kills: AtomicU64::new(record.cgroup.oom_kills().unwrap_or(0)),
             cgroup: record.cgroup,
             status: Mutex::new(Some(status)),
@@ -260,6 +259,7 @@ impl Container {
         let mut asked: OciProcess = serde_json::from_slice(process)
             .map_err(|error| invalid(format!("the exec's process: {error}")))?;
         asked.set_terminal(Some(stdio.terminal));
+        runs_something(&asked)?;
         if self.confined {
             let spec =
                 container::read_spec(&self.bundle).map_err(|error| failed("reading the spec", error))?;
@@ -274,7 +274,8 @@ impl Container {
             ));
         }
         std::fs::write(self.exec_file(id), body).map_err(|error| failed("writing the process", error))?;
-        execs.insert(id.to_owned(), Arc::new(Process::new(id, stdio)));
+        let process = Process::new(id, stdio).of_user(asked.user().uid());
+        execs.insert(id.to_owned(), Arc::new(process));
         Ok(())
     }
 
@@ -311,7 +312,7 @@ impl Container {
             &process.stdio,
             &self.bundle,
             &format!("console-{id}.sock"),
-            self.uid,
+            process.uid,
         )?;
         let request = Request::Exec(Exec {
             id: self.id.clone(),
@@ -566,6 +567,13 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 async fn remove(bundle: PathBuf) {
     if let Ok(Err(left)) = tokio::task::spawn_blocking(move || container::remove(&bundle)).await {
         tracing::error!(left, "something of a container that was not made is left");
+    }
+}
+
+fn runs_something(process: &OciProcess) -> Result<()> {
+    match process.args().as_deref() {
+        Some([program, ..]) if !program.is_empty() => Ok(()),
+        _ => Err(invalid("process.args names no program")),
     }
 }
 

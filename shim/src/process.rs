@@ -45,6 +45,8 @@ pub struct Process {
     pub id: String,
     /// What containerd wants for streams.
     pub stdio: Stdio,
+    /// Whose its streams are, so that it can open them by name.
+    pub uid: u32,
     /// Held while the process is started, deleted, or its end is told: an end is never told before the start.
     pub turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -80,6 +82,7 @@ impl Process {
         Self {
             id: id.to_owned(),
             stdio,
+            uid: 0,
             turn: tokio::sync::Mutex::default(),
             state: Mutex::new(State {
                 phase: Phase::Created,
@@ -90,6 +93,11 @@ impl Process {
             io: Mutex::default(),
             pty: Mutex::default(),
         }
+    }
+
+    /// The same, with streams that belong to a user.
+    pub fn of_user(self, uid: u32) -> Self {
+        Self { uid, ..self }
     }
 
     /// It exists now.

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sandglass_figures::{Interrupt, host};
-use sandglass_stack::{Config, Servers, Stack};
+use sandglass_stack::{Config, Servers, Stack, StackError};
 
 use cli::{Cli, Section};
 use containers::{Containers, Row};
@@ -65,29 +65,36 @@ fn run(cli: &Cli) -> Result<Results> {
         .iter()
         .any(|section| cli.wants(*section))
     {
-        in_stack(&config, |stack| {
+        let left = in_stack(&config, |stack| {
             reactor.block_on(compare(cli, stack, &config, &interrupt, &mut results))
         })?;
+        results.left.extend(left);
     }
     if cli.wants(Section::Phases) {
         // In a stack of its own: what is logged at debug level takes time, and would take it from one row only.
         let mut config = config;
         config.debug = true;
-        in_stack(&config, |stack| {
+        let left = in_stack(&config, |stack| {
             reactor.block_on(look(cli, stack, &config, &interrupt, &mut results))
         })?;
+        results.left.extend(left);
     }
     results.budgets = results::budgets(&results);
     Ok(results)
 }
 
-/// Brings a stack up, has something measured in it, and takes it down whatever comes of that.
-fn in_stack(config: &Config, measure: impl FnOnce(&Stack) -> Result<()>) -> Result<()> {
+/// Brings a stack up, has something measured in it, and takes it down whatever comes of that. Answers with what the
+/// runtimes left behind: crun, for one, keeps a cache where it keeps its state.
+fn in_stack(config: &Config, measure: impl FnOnce(&Stack) -> Result<()>) -> Result<Vec<String>> {
     let stack = Stack::up(config)?;
     let measured = measure(&stack);
     let down = stack.down();
     measured?;
-    Ok(down?)
+    match down {
+        Ok(()) => Ok(Vec::new()),
+        Err(StackError::Left(left)) => Ok(left),
+        Err(other) => Err(other.into()),
+    }
 }
 
 fn config(cli: &Cli) -> Result<Config> {

@@ -92,6 +92,9 @@ fn host(results: &Results) -> Table {
             table.add_row([name, &format!("not measured: {reason}")]);
         }
     }
+    for left in &results.left {
+        table.add_row(["left behind by a runtime", left]);
+    }
     table
 }
 

@@ -30,6 +30,8 @@ pub struct Results {
     pub memory: Option<Vec<memory::Row>>,
     /// Where each millisecond of ours goes.
     pub phases: Option<Vec<phases::Row>>,
+    /// What the runtimes left behind, by the stack's own search; it was removed with the stack.
+    pub left: Vec<String>,
     /// What is promised, and what was measured.
     pub budgets: Vec<Budget>,
 }

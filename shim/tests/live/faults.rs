@@ -9,6 +9,7 @@ use libtest_mimic::Trial;
 use nix::mount::{MntFlags, MsFlags};
 
 use crate::common::bundle::Exec;
+use crate::common::shim::{bootstrap, call};
 use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, holds, host, until};
 use crate::requests::refusal;
 use crate::trial;
@@ -164,7 +165,7 @@ async fn worker_killed(bench: &mut Bench) -> Outcome {
     for step in 0..STEPS {
         let bundle = bench.bundle(&format!("a{step}"), &["sleep", "60"])?;
         let pid = shim.pid;
-        let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS - 5)).await });
+        let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS * 2)).await });
         let answer = shim.create(&bundle).await;
         killer.await?;
         match answer {
@@ -196,7 +197,7 @@ async fn worker_killed(bench: &mut Bench) -> Outcome {
         }
         bench.nothing_of(&bundle)?;
     }
-    holds(failed >= STEPS / 3, || {
+    holds(failed >= STEPS / 5, || {
         format!("{failed} creates failed and {made} did not: nothing was shown")
     })
 }
@@ -216,7 +217,7 @@ async fn worker_killed_in_exec(bench: &mut Bench) -> Outcome {
         let exec = Exec::new(bench, &bundle, &id, &["sleep", "60"])?;
         shim.add_exec(&bundle.id, &exec).await?;
         let pid = shim.pid;
-        let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS - 5)).await });
+        let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS * 2)).await });
         let answer = shim.start_process(&bundle.id, &id).await;
         killer.await?;
         match answer {
@@ -248,7 +249,7 @@ async fn worker_killed_in_exec(bench: &mut Bench) -> Outcome {
         })?;
     }
     shim.kill_and_delete(&bundle.id).await?;
-    holds(failed >= STEPS / 3, || {
+    holds(failed >= STEPS / 5, || {
         format!("{failed} execs failed and {made} did not: nothing was shown")
     })
 }
@@ -373,6 +374,21 @@ async fn disk_full_in_exec(bench: &mut Bench) -> Outcome {
     disk.free()?;
     holds(!dir.join("sandglass").exists(), || "the state is left".into())?;
     shim.shut_down().await
+}
+
+async fn disk_full_at_start(bench: &mut Bench) -> Outcome {
+    let bundle = bench.bundle("a", &["true"])?;
+    let dir = bundle.dir.clone();
+    let disk = Disk::mount(&dir, 1 << 20)?;
+    bundle.write()?;
+    disk.fill(0)?;
+    let input = bootstrap(bench, &bundle.id, &bench.sockets(), None)?;
+    let output = call(bench, &bundle.id, &dir, &[], "start", &input).await?;
+    holds(!output.status.success(), || "a shim whose address nobody can find was started".into())?;
+    contains(&String::from_utf8_lossy(&output.stderr), "No space left on device")?;
+    until("the end of the shim", || host::processes(bench.tag()).is_empty()).await?;
+    drop(disk);
+    equal(host::files(&bench.sockets()), Vec::<String>::new(), "sockets")
 }
 
 async fn too_low(bench: &mut Bench) -> Outcome {

@@ -34,6 +34,8 @@ pub fn trials() -> Vec<Trial> {
             "the_cgroups_parents_that_the_shim_made_go_with_the_last_container",
             parents,
         ),
+        trial("a_root_of_more_layers_than_one_page_of_options_holds_is_mounted", many_layers),
+        trial("a_spec_of_a_megabyte_and_its_exec_are_taken", large_spec),
         trial("the_root_can_be_an_overlay_or_lie_in_the_bundle", roots),
     ]
 }
@@ -551,4 +553,49 @@ async fn roots(bench: &mut Bench) -> Outcome {
         "the root that was not mounted is gone".into()
     })?;
     bench.nothing_of(&plain)
+}
+
+async fn many_layers(bench: &mut Bench) -> Outcome {
+    use crate::common::bundle::mount;
+    use crate::common::root;
+    // The longest that the kernel takes as options is one page.
+    let layers = bench.dir().join("a-directory-of-layers-with-a-long-name-as-snapshotters-have-them");
+    let mut lower = Vec::new();
+    for index in 0..60 {
+        let layer = layers.join(format!("{index:03}/fs"));
+        std::fs::create_dir_all(layer.join("home"))?;
+        std::fs::write(layer.join(format!("home/{index}")), "")?;
+        lower.push(layer.display().to_string());
+    }
+    lower.push(root::shared()?.display().to_string());
+    let option = format!("lowerdir={}", lower.join(":"));
+    holds(option.len() > 4096, || format!("{} bytes of options", option.len()))?;
+    let mut bundle = bench.script("a", "ls /home | wc -l")?;
+    bundle.mounts = vec![mount("overlay", "overlay", &[&option])];
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    equal(bundle.stdout.text().await?.as_str(), "60\n", "files of all layers")?;
+    equal(shim.end(&bundle.id, "").await?, 0, "status")?;
+    bench.nothing_of(&bundle)
+}
+
+async fn large_spec(bench: &mut Bench) -> Outcome {
+    let variables: Vec<String> = (0..10).map(|index| format!("V{index}={}", "x".repeat(100_000))).collect();
+    let count = "env | wc -c";
+    let mut bundle = bench.script("a", &format!("{count}; echo done; exec sleep 60"))?.edited(|spec| {
+        if let Some(env) = spec["process"]["env"].as_array_mut() {
+            env.extend(variables.into_iter().map(serde_json::Value::from));
+        }
+    });
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    let text = bundle.stdout.until("done").await?;
+    let bytes = |text: &str| text.lines().next().and_then(|line| line.parse::<usize>().ok()).unwrap_or(0);
+    holds(bytes(&text) > 1_000_000, || text.clone())?;
+    let mut exec = Exec::new(bench, &bundle, "e", &["sh", "-c", count])?;
+    shim.exec(&bundle.id, &exec).await?;
+    let text = exec.stdout.text().await?;
+    holds(bytes(&text) > 1_000_000, || text.clone())?;
+    equal(shim.end(&bundle.id, "e").await?, 0, "status")?;
+    shim.kill_and_delete(&bundle.id).await
 }

@@ -26,6 +26,8 @@ pub fn trials() -> Vec<Trial> {
         trial("a_process_without_streams_has_null_devices", no_streams),
         trial("a_terminal_is_one_and_takes_its_size", terminal),
         trial("an_exec_has_a_terminal_of_its_own", exec_terminal),
+        trial("a_process_can_open_its_streams_by_name", by_name),
+        trial("a_terminal_works_in_a_bundle_with_a_long_path", long_path),
         trial("a_reader_that_goes_and_comes_back_loses_no_process", reader_gone),
         trial("a_writer_that_goes_and_comes_back_ends_no_input", writer_gone),
         trial(
@@ -270,4 +272,35 @@ async fn orphan_holds_output(bench: &mut Bench) -> Outcome {
     until("the streams to be closed", || host::descriptors(pid) == before)
         .await
         .map_err(|_| format!("open: {:?}, before: {before:?}", host::descriptors(pid)).into())
+}
+
+async fn by_name(bench: &mut Bench) -> Outcome {
+    let script = "echo out > /dev/stdout; echo err > /dev/stderr; exec sleep 60";
+    let mut bundle = bench.script("a", script)?;
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    bundle.stdout.until("out\n").await?;
+    bundle.stderr.until("err\n").await?;
+    // They belong to whoever is exec'ed, not to the container's user.
+    let mut exec = Exec::new(bench, &bundle, "e", &["sh", "-c", "echo other > /dev/stdout"])?
+        .edited(|process| process["user"] = json!({"uid": 1000, "gid": 1000}));
+    shim.exec(&bundle.id, &exec).await?;
+    equal(exec.stdout.text().await?.as_str(), "other\n", "output of another user")?;
+    equal(shim.end(&bundle.id, "e").await?, 0, "status")?;
+    shim.kill_and_delete(&bundle.id).await
+}
+
+async fn long_path(bench: &mut Bench) -> Outcome {
+    // As long as containerd's ids; with what is below it, longer than the name of a socket can be.
+    let name = "x".repeat(76 - bench.id("").len());
+    let mut bundle = bench.script(&name, "test -t 0 && echo is-tty; exec sleep 60")?.with_terminal();
+    holds(bundle.dir.as_os_str().len() > 90, || format!("{} is not long", bundle.dir.display()))?;
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    bundle.stdout.until("is-tty").await?;
+    let mut exec = Exec::new(bench, &bundle, &"e".repeat(76), &["sh", "-c", "test -t 0 && echo is-tty"])?.with_terminal();
+    shim.exec(&bundle.id, &exec).await?;
+    exec.stdout.until("is-tty").await?;
+    equal(shim.end(&bundle.id, &exec.id).await?, 0, "status")?;
+    shim.kill_and_delete(&bundle.id).await
 }

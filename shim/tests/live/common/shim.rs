@@ -84,6 +84,9 @@ pub async fn call(
         .env_clear()
         .env("TTRPC_ADDRESS", bench.events_path())
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        // What systemd gives a containerd, and is for nobody else.
+        .env("LISTEN_FDS", "1")
+        .env("NOTIFY_SOCKET", "/run/systemd/notify")
         .args(["-namespace", NAMESPACE, "-address"])
         .arg(bench.dir().join("c.sock"))
         .args(["-publish-binary", "/bin/false", "-id", id])
