@@ -170,9 +170,11 @@ impl Watch {
             });
         }
         for ipc in ["shm", "sem", "msg"] {
-            for line in read(&format!("/proc/sysvipc/{ipc}")).lines().skip(1) {
-                let key = line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-                picture.add("System V object", format!("{ipc} {key}"), format!("{ipc} {key}"));
+            for (key, creator) in system_v_objects(&read(&format!("/proc/sysvipc/{ipc}"))) {
+                if whole || may_be_ours(creator, nix::unistd::geteuid().as_raw()) {
+                    let says = format!("{ipc} {key}, made by uid {creator}");
+                    picture.add("System V object", format!("{ipc} {key}"), says);
+                }
             }
         }
         for name in VALUES {
@@ -188,6 +190,29 @@ impl Watch {
             Scope::Own { tag } => text.contains(tag.as_str()),
         }
     }
+}
+
+/// Key and number of each object in a file of `/proc/sysvipc`, and the uid that made it.
+fn system_v_objects(text: &str) -> Vec<(String, u32)> {
+    let mut lines = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let at = lines
+        .next()
+        .and_then(|heading| heading.iter().position(|word| *word == "cuid"));
+    let object = |words: Vec<&str>| {
+        let creator = words.get(at?)?.parse().ok()?;
+        Some((words.get(..2)?.join(" "), creator))
+    };
+    lines.filter_map(object).collect()
+}
+
+/// First id of the ranges from which root's runs get theirs.
+const FIRST_ID: u32 = 0x7000_0000;
+
+/// Whether a uid of the host may be that of a script of ours: in the ranges of root's runs, or an ordinary user's own.
+fn may_be_ours(creator: u32, own: u32) -> bool {
+    creator >= FIRST_ID || (own != 0 && creator == own)
 }
 
 impl Picture {
@@ -227,6 +252,21 @@ mod tests {
         after.clock_offset = 3600;
         let found = difference(&before, &after);
         assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn an_object_that_a_script_made_is_told_from_one_of_the_hosts_own_services() {
+        let text = "       key      shmid perms       size  cpid  lpid nattch   uid   gid  cuid  cgid\n-9439          0   644    1048576 27614     0      0     0     0     0     0\n  12 7 600 4096 9 0 0 70001 5 1879113728 5\n";
+        let found = system_v_objects(text);
+        assert_eq!(
+            found,
+            [("-9439 0".to_owned(), 0), ("12 7".to_owned(), 1_879_113_728)]
+        );
+        assert!(may_be_ours(found[1].1, 0) && !may_be_ours(0, 0) && !may_be_ours(999, 0));
+        assert!(may_be_ours(64_999, 64_999) && !may_be_ours(0, 64_999));
+        assert!(system_v_objects("").is_empty());
+        let kernels = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        assert_eq!(system_v_objects(&kernels).len(), kernels.lines().count() - 1);
     }
 
     #[test]
