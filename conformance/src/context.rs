@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::case::Need;
 use crate::invoke::{Invocation, write};
 use crate::judge::{Line, find_line};
+use crate::permitted::Permitted;
 use crate::runtime::{Role, Runtime};
 use crate::verdict::Stop;
 use crate::view::View;
@@ -17,7 +18,7 @@ pub const PROBER: &str = include_str!("../prober/prober.py");
 pub const PROBER_JS: &str = include_str!("../prober/prober.js");
 
 /// What holds for the whole run of the suite.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Config {
     /// The command line under test.
     pub sandglass: PathBuf,
@@ -41,6 +42,8 @@ pub struct Config {
     pub nothing: Option<PathBuf>,
     /// The runtime that is under test in place of the command line.
     pub runtime: Option<Runtime>,
+    /// What may be skipped and what may fail.
+    pub permitted: Permitted,
 }
 
 impl Config {
@@ -79,8 +82,8 @@ impl Config {
             Need::Child => (role == Some(Role::First)).then_some("child"),
             Need::NoTerminals => role.is_some().then_some("no-terminals"),
             Need::UserNamespace => role.is_some().then_some("user-namespace"),
-            // They do not depend on what scripts are, so they are asked once.
-            Need::Pods => (role != Some(Role::Runner)).then_some("pods"),
+            // They do not depend on what scripts are, so they are asked for once.
+            Need::Pods => (role != Some(Role::First)).then_some("pods"),
             _ => None,
         }
     }

@@ -37,7 +37,7 @@ use crate::case::{Body, Case, Need};
 use crate::context::{Canary, Config};
 use crate::control::Unconfined;
 use crate::leak::{Scope, Watch};
-use crate::output::{CaseResult, Summary};
+use crate::output::Summary;
 use crate::permitted::Permitted;
 use crate::runtime::events::Recorder;
 use crate::runtime::{Handler, Role, Runtime};
@@ -248,6 +248,7 @@ fn in_dir(
         tag: tag.clone(),
         nothing: None,
         runtime,
+        permitted: permitted.clone(),
     };
     std::fs::create_dir(config.state_dir()).map_err(say)?;
     std::fs::set_permissions(config.state_dir(), std::fs::Permissions::from_mode(0o711)).map_err(say)?;
@@ -279,7 +280,9 @@ fn in_dir(
         ("controls", results)
     } else {
         warm_up(&config, &canary)?;
-        if cases.iter().any(|case| case.needs.contains(&Need::Pods)) && config.runtime.is_some() {
+        if cases.iter().any(|case| case.needs.contains(&Need::Pods))
+            && config.is_for_others(Need::Pods).is_none()
+        {
             warm_up_pods(&config, &canary)?;
         }
         (
@@ -287,13 +290,6 @@ fn in_dir(
             suite::run(cases, &config, &canary, &watch, usize::from(cli.jobs), quiet),
         )
     };
-    let results: Vec<_> = results
-        .into_iter()
-        .map(|result| CaseResult {
-            verdict: permitted.known(&result.name, result.verdict.clone()),
-            ..result
-        })
-        .collect();
     let disagreements = permitted.disagreements(results.iter().map(|r| (r.name.as_str(), &r.verdict)));
     Ok(Summary {
         what,

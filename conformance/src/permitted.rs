@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::verdict::Verdict;
 
 /// The list, as it is in the file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Permitted {
     #[serde(default)]
@@ -18,7 +18,7 @@ pub struct Permitted {
 }
 
 /// One case that fails for what is under test: where that is weaker than a sandbox.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Failure {
     /// The name of the case.
@@ -28,7 +28,7 @@ struct Failure {
 }
 
 /// One permitted skip.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     /// The name of the case.

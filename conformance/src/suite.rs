@@ -37,6 +37,7 @@ pub fn run(
                 scope.spawn(|| {
                     while let Some((number, case)) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let result = timed(case, || one(case, config, canary, *number));
+                        let result = known(result, config);
                         say(&result, quiet);
                         if let Ok(mut done) = done.lock() {
                             done.push((*number, result));
@@ -72,6 +73,7 @@ pub fn run(
                 verdict => verdict,
             }
         });
+        let result = known(result, config);
         say(&result, quiet);
         results.push((number, result));
     }
@@ -197,6 +199,14 @@ fn timed(case: &Case, run: impl FnOnce() -> Verdict) -> CaseResult {
         families: case.families.to_vec(),
         verdict,
         seconds: started.elapsed().as_secs_f64(),
+    }
+}
+
+/// The result with the list of permitted failures in mind.
+fn known(result: CaseResult, config: &Config) -> CaseResult {
+    CaseResult {
+        verdict: config.permitted.known(&result.name, result.verdict),
+        ..result
     }
 }
 

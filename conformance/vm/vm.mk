@@ -6,11 +6,10 @@ VM_RECIPE := conformance/vm/disk conformance/vm/packages $(sort $(shell find con
 VM_DISK := $(VM)/$(shell cat $(VM_RECIPE) | sha256sum | cut -c 1-16)
 VM_PAYLOAD := $(VM)/payload.img
 
-# section:seconds that it may take. `runc` and `shim` run under containerd and need `make stack`.
-VM_SECTIONS ?= root:150 user:120 live:90 suite:420 runc:150
-
-# Programs beside the two that are always there, such as the shim.
-VM_PROGRAMS ?=
+# section:seconds that it may take at most. `runc` and `shim` run under containerd.
+VM_SECTIONS ?= root:180 user:150 live:120 suite:420 runc:180 shim:180
+VM_STACK := $(if $(filter runc:% shim:%,$(VM_SECTIONS)),$(STACK))
+VM_SHIM := $(if $(filter shim:%,$(VM_SECTIONS)),$(SHIM))
 
 $(VM_DISK)/disk.img:
 	@conformance/vm/disk $(VM_DISK)
@@ -18,12 +17,12 @@ $(VM_DISK)/disk.img:
 	find $(VM) -mindepth 1 -maxdepth 1 -type d -name '????????????????' ! -path $(VM_DISK) -exec rm -rf {} +
 
 .PHONY: vm-payload
-vm-payload: image $(if $(filter runc:% shim:%,$(VM_SECTIONS)),stack)
+vm-payload: image $(if $(VM_STACK),stack) $(if $(VM_SHIM),shim)
 	@live=$$(cargo test --locked --no-run -p sandglass-sandbox --test live 2>&1 | sed -n 's/.*Executable .*(\(.*\))$$/\1/p')
 	if [[ -z $$live ]]; then echo "cargo made no test binary of sandbox/tests/live.rs." >&2; exit 1; fi
 	mkdir -p $(VM)
-	STACK=$(if $(filter runc:% shim:%,$(VM_SECTIONS)),$(STACK)) conformance/vm/payload $(VM_PAYLOAD) $(SANDGLASS_STORE) \
-	  $(SANDGLASS) $(SUITE) "$$live=live" $(VM_PROGRAMS)
+	STACK=$(VM_STACK) conformance/vm/payload $(VM_PAYLOAD) $(SANDGLASS_STORE) \
+	  $(SANDGLASS) $(SUITE) "$$live=live" $(VM_SHIM)
 
 .PHONY: test-v2
 test-v2: $(VM_DISK)/disk.img vm-payload ## cgroup v2 for real, in a VM with systemd (no KVM needed); at most 14 minutes

@@ -205,7 +205,11 @@ impl Container {
         let status = lock(&self.status)
             .take()
             .ok_or_else(|| precondition("the container could not begin before"))?;
-        container::start(&self.bundle, &self.id).map_err(|error| failed("starting the container", error))?;
+        container::start(&self.bundle, &self.id).map_err(|error| match error.kind() {
+            // Killed a moment ago; its end is on its way to us.
+            std::io::ErrorKind::ConnectionRefused => precondition(format!("container {id} is stopped")),
+            _ => failed("starting the container", error),
+        })?;
         let said = read_all(status)
             .await
             .map_err(|error| failed("reading what the container said", error))?;
@@ -338,6 +342,11 @@ impl Container {
             Ok(joined) => joined,
             Err(error) => {
                 self.end_strays().await;
+                // It failed since the container ended, which we hear of in a moment.
+                let pid = i32::try_from(self.init.pid()).unwrap_or(0);
+                if self.init.phase() != Phase::Running || Observed::read(pid, None).is_none() {
+                    return Err(precondition(format!("container {} is not running", self.id)));
+                }
                 return Err(error);
             }
         };

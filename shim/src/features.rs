@@ -14,8 +14,9 @@ use crate::options::Hardening;
 const TYPE_URL: &str = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 
 /// The answer to `-info`, for a handler that does so much to its containers. A sandbox refuses a pod's own user
-/// namespace, so it advertises none.
-pub fn info(runtime: &str, hardening: Hardening) -> RuntimeInfo {
+/// namespace, so it advertises none. One by the spec advertises it where it has no `table` of options: for a handler
+/// that has one, containerd's CRI plugin (up to 2.4) starts such a pod and then fails to make its containers.
+pub fn info(runtime: &str, hardening: Hardening, table: bool) -> RuntimeInfo {
     RuntimeInfo {
         name: runtime.to_owned(),
         version: MessageField::some(RuntimeVersion {
@@ -24,15 +25,16 @@ pub fn info(runtime: &str, hardening: Hardening) -> RuntimeInfo {
         }),
         features: MessageField::some(Any {
             type_url: TYPE_URL.to_owned(),
-            value: features(hardening).to_string().into_bytes(),
+            value: features(hardening, table).to_string().into_bytes(),
             ..Any::default()
         }),
         ..RuntimeInfo::default()
     }
 }
 
-fn features(hardening: Hardening) -> serde_json::Value {
-    let users = hardening == Hardening::Spec;
+fn features(hardening: Hardening, table: bool) -> serde_json::Value {
+    let mapped = hardening == Hardening::Spec;
+    let users = mapped && !table;
     let mut features = json!({
         "ociVersionMin": "1.0.0",
         "ociVersionMax": "1.3.0",
@@ -60,7 +62,7 @@ fn features(hardening: Hardening) -> serde_json::Value {
             },
             "apparmor": { "enabled": true },
             "selinux": { "enabled": false },
-            "mountExtensions": { "idmap": { "enabled": users } }
+            "mountExtensions": { "idmap": { "enabled": mapped } }
         },
         "annotations": { "dev.sandglass.runtime.landlock.abi.min": "6" }
     });
@@ -75,10 +77,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_namespaces_and_mapped_mounts_are_advertised_together_and_not_by_a_sandbox() {
-        for (hardening, users) in [(Hardening::Sandbox, false), (Hardening::Spec, true)] {
-            let features = features(hardening);
-            assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], users);
+    fn user_namespaces_are_advertised_where_a_pod_can_have_one() {
+        for (hardening, table, mapped, users) in [
+            (Hardening::Sandbox, false, false, false),
+            (Hardening::Sandbox, true, false, false),
+            (Hardening::Spec, true, true, false),
+            (Hardening::Spec, false, true, true),
+        ] {
+            let features = features(hardening, table);
+            assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], mapped);
             let namespaces = features["linux"]["namespaces"].as_array().unwrap();
             assert_eq!(namespaces.iter().any(|name| name == "user"), users);
         }
@@ -87,7 +94,8 @@ mod tests {
     #[test]
     fn the_document_is_one_of_the_oci() {
         for hardening in [Hardening::Sandbox, Hardening::Spec] {
-            let read: oci_spec::runtime::Features = serde_json::from_value(features(hardening)).unwrap();
+            let read: oci_spec::runtime::Features =
+                serde_json::from_value(features(hardening, false)).unwrap();
             assert_eq!(read.oci_version_min(), "1.0.0");
         }
     }

@@ -161,11 +161,12 @@ impl Shim for Service {
         )
     }
 
-    fn runtime_info(runtime: &str, options: Option<&Any>) -> Result<RuntimeInfo, Error> {
+    fn runtime_info(runtime: &str, any: Option<&Any>) -> Result<RuntimeInfo, Error> {
         // A typo in a handler's options shows when containerd starts, and not first when a pod does.
         let options =
-            Options::read(options, called_as()).map_err(|error| Error::InvalidArgument(error.to_string()))?;
-        Ok(crate::features::info(runtime, options.hardening))
+            Options::read(any, called_as()).map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        let table = any.is_some_and(|any| !any.value.is_empty());
+        Ok(crate::features::info(runtime, options.hardening, table))
     }
 }
 

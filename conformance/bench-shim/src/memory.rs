@@ -1,6 +1,7 @@
 //! What pods that wait hold in memory.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use sandglass_figures::Interrupt;
 use sandglass_figures::memory::Memory;
@@ -10,6 +11,8 @@ use crate::error::{BenchError, Result};
 use crate::latency::Watch;
 use crate::pods::{Pods, Running};
 
+/// How long everything has waited when it is measured: a shim may need a moment to put its things away.
+const WAITED: Duration = Duration::from_secs(3);
 /// What every pod runs.
 const WAIT: [&str; 2] = ["sleep", "3600"];
 
@@ -20,7 +23,9 @@ pub struct Row {
     pub handler: String,
     /// Pods alive, each with one container.
     pub pods: usize,
-    /// The shim.
+    /// The shim, right after the last pod was started.
+    pub busy: Memory,
+    /// The shim, when it has waited for three seconds, as everything below.
     pub shim: Memory,
     /// The pause container's process.
     pub pause: Memory,
@@ -69,32 +74,49 @@ async fn alive(
         eprint!("\rmemory: {handler}, pod {} of {count}      ", nth + 1);
     }
     let pids = pods.client.pids().await?;
+    let busy = held(running, &pids)?.shim;
+    tokio::time::sleep(WAITED).await;
+    let held = held(running, &pids)?;
+    Ok(Row {
+        handler: handler.to_owned(),
+        pods: count,
+        busy: busy.each(count),
+        shim: held.shim.each(count),
+        pause: held.pause.each(count),
+        container: held.container.each(count),
+        all: held.all.each(count),
+    })
+}
+
+/// What several pods hold together.
+#[derive(Debug, Default)]
+struct Held {
+    shim: Memory,
+    pause: Memory,
+    container: Memory,
+    all: Memory,
+}
+
+fn held(running: &[Running], pids: &HashMap<String, u32>) -> Result<Held> {
     let pid = |id: &str| {
         pids.get(id)
             .copied()
             .ok_or_else(|| BenchError::Setup(format!("containerd does not know the task {id}.")))
     };
+    let of = |pid| Memory::of(pid).map_err(BenchError::doing("Measuring the memory"));
     let parents = parents();
-    let mut sums = [Memory::default(); 4];
-    for one in running.iter() {
-        let (pause, container) = (pid(&one.pod)?, pid(&one.container)?);
+    let mut held = Held::default();
+    for one in running {
+        let pause = pid(&one.pod)?;
         let shim = shim_of(&parents, pause)?;
-        let all = tree(&parents, shim);
-        for (sum, processes) in sums.iter_mut().zip([&[shim][..], &[pause], &[container], &all]) {
-            for process in processes {
-                *sum += Memory::of(*process).map_err(BenchError::doing("Measuring the memory"))?;
-            }
+        held.shim += of(shim)?;
+        held.pause += of(pause)?;
+        held.container += of(pid(&one.container)?)?;
+        for process in tree(&parents, shim) {
+            held.all += of(process)?;
         }
     }
-    let [shim, pause, container, all] = sums.map(|sum| sum.each(count));
-    Ok(Row {
-        handler: handler.to_owned(),
-        pods: count,
-        shim,
-        pause,
-        container,
-        all,
-    })
+    Ok(held)
 }
 
 /// A process's parent, by both pids: the first processes of containers are their shim's children.

@@ -30,14 +30,15 @@ pub fn render(results: &Results) -> String {
             &[
                 "handler",
                 "pods",
-                "shim RSS",
+                "shim PSS, busy",
                 "shim PSS",
+                "shim RSS",
                 "pause PSS",
                 "container PSS",
                 "pod PSS",
                 "pod RSS",
             ],
-            1..8,
+            1..9,
         );
         for row in rows {
             let kib = |memory: f64| format!("{memory:.0}");
@@ -45,8 +46,9 @@ pub fn render(results: &Results) -> String {
             table.add_row([
                 row.handler.clone(),
                 row.pods.to_string(),
-                kib(row.shim.rss_kib),
+                kib(row.busy.pss_kib),
                 kib(row.shim.pss_kib),
+                kib(row.shim.rss_kib),
                 kib(row.pause.pss_kib),
                 kib(row.container.pss_kib),
                 kib(pss_kib),
@@ -54,7 +56,8 @@ pub fn render(results: &Results) -> String {
             ]);
         }
         section(
-            "Memory of each pod that waits (KiB; pod: the shim and everything below it)",
+            "Memory of each pod that has waited for three seconds (KiB; busy: right after the last start; pod: the shim and \
+             everything below it)",
             table,
         );
     }

@@ -84,6 +84,7 @@ mod tests {
         let row = |pods, pss_kib| memory::Row {
             handler: OURS.into(),
             pods,
+            busy: Memory::default(),
             shim: Memory {
                 rss_kib: 9e9,
                 pss_kib,

@@ -57,6 +57,46 @@ mod tests {
         }
     }
 
+    /// What is left to others is said by each case, so it could become most of them unnoticed.
+    #[test]
+    fn most_cases_are_questions_for_a_runtime_in_each_role() {
+        use crate::context::Config;
+        use crate::runtime::{Handler, Role, Runtime};
+        let asked = |role: Option<Role>| {
+            let config = Config {
+                runtime: role.map(|role| Runtime {
+                    handler: Handler::Sandglass,
+                    role,
+                    image: String::new(),
+                    events: "/".into(),
+                }),
+                ..Config::default()
+            };
+            let for_others = |case: &&crate::case::Case| {
+                case.needs
+                    .iter()
+                    .any(|need| config.is_for_others(*need).is_some())
+            };
+            let (others, own): (Vec<_>, Vec<_>) =
+                super::all().into_iter().partition(|case| for_others(&case));
+            (own.len(), others)
+        };
+        let (_, others) = asked(None);
+        assert!(others.iter().all(|case| case.name.starts_with("pods/")));
+        for (role, least) in [(Role::Runner, 420), (Role::First, 380), (Role::Exec, 360)] {
+            let (own, others) = asked(Some(role));
+            assert!(own >= least, "{role:?}: {own} cases");
+            let kernel = others
+                .iter()
+                .filter(|case| case.name.starts_with("kernel/"))
+                .count();
+            assert!(
+                kernel <= 2,
+                "{role:?} leaves {kernel} cases of the kernel to others"
+            );
+        }
+    }
+
     #[test]
     fn every_probe_of_a_case_exists_in_the_prober() {
         for case in super::all() {

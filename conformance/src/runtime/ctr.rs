@@ -2,19 +2,17 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use sandglass_run::Limits;
 
+use super::attach::{self, Attached};
 use super::{Handler, Runtime};
 
 /// The uid and gid of every script.
 const NOBODY: &str = "65534:65534";
 /// The container's host name; a kubelet gives the pod's.
 const HOST_NAME: &str = "sandbox";
-/// Longest that a container may take to vanish once it was killed.
-const DIES_WITHIN: Duration = Duration::from_secs(15);
 
 /// One container, whether or not it exists yet.
 #[derive(Debug)]
@@ -24,6 +22,8 @@ pub struct Container<'a> {
     limits: Limits,
     /// The runtime's options, a file that containerd's client names to the shim.
     options: Option<PathBuf>,
+    /// For files of ours.
+    dir: PathBuf,
 }
 
 impl<'a> Container<'a> {
@@ -32,19 +32,18 @@ impl<'a> Container<'a> {
     /// # Errors
     /// When the file cannot be written.
     pub fn new(runtime: &'a Runtime, id: &str, limits: &Limits) -> std::io::Result<Self> {
-        let options = match options(runtime.handler, limits) {
-            None => None,
-            Some(text) => {
-                let path = std::env::current_dir()?.join(format!(".options-{id}.toml"));
-                std::fs::write(&path, text)?;
-                Some(path)
-            }
-        };
+        let dir = std::env::current_dir()?;
+        let options =
+            options(runtime.handler, limits).map(|text| (dir.join(format!(".options-{id}.toml")), text));
+        if let Some((path, text)) = &options {
+            std::fs::write(path, text)?;
+        }
         Ok(Self {
             runtime,
             id: id.to_owned(),
             limits: limits.clone(),
-            options,
+            options: options.map(|(path, _)| path),
+            dir,
         })
     }
 
@@ -63,21 +62,15 @@ impl<'a> Container<'a> {
         &self.limits
     }
 
-    /// Makes it and starts its first process; `also` are further flags of `ctr run`.
-    pub fn run(&self, also: &[&str], argv: &[&str]) -> Command {
-        let mut command = ctr(&["run"]);
+    /// Makes it and starts its first process, with its streams in hand.
+    ///
+    /// # Errors
+    /// As [`attach::start`].
+    pub fn run(&self, argv: &[&str]) -> Result<Result<Attached, String>, String> {
+        let (mut command, fifos) = self.detached(&["run"], "first");
         command
-            .args(also)
-            .args(["--runtime", kind(self.runtime.handler)])
-            .args([
-                "--user",
-                NOBODY,
-                "--cwd",
-                "/work",
-                "--hostname",
-                HOST_NAME,
-                "--seccomp",
-            ])
+            .args(["--runtime", kind(self.runtime.handler), "--hostname", HOST_NAME])
+            .arg("--seccomp")
             .args(["--memory-limit", &self.limits.memory_bytes.to_string()])
             .args(["--cpus", &self.limits.cpus.to_string()]);
         if let Some(options) = &self.options {
@@ -87,44 +80,35 @@ impl<'a> Container<'a> {
             command.args(["--mount", &mount]);
         }
         command.args([self.runtime.image.as_str(), &self.id]).args(argv);
-        command
+        attach::start(command, &fifos)
     }
 
-    /// Starts a process beside the first.
-    pub fn exec(&self, exec_id: &str, argv: &[&str]) -> Command {
-        let mut command = ctr(&["task", "exec", "--exec-id", exec_id]);
-        command
-            .args(["--user", NOBODY, "--cwd", "/work", &self.id])
-            .args(argv);
-        command
-    }
-
-    /// Kills it until `client`, which waits for its end, has ended.
+    /// Starts a process beside the first, with its streams in hand.
     ///
     /// # Errors
-    /// When the client does not end in time; it is ended then.
-    pub fn kill(&self, client: &mut Child) -> Result<(), String> {
-        let deadline = Instant::now() + DIES_WITHIN;
-        while client.try_wait().map_err(|e| e.to_string())?.is_none() {
-            if Instant::now() > deadline {
-                let _ = client.kill();
-                let _ = client.wait();
-                return Err(format!(
-                    "{} did not end within {DIES_WITHIN:?} after SIGKILL",
-                    self.id
-                ));
-            }
-            // Not found while it is being made, or when it has just ended: both pass.
-            quietly(ctr(&["task", "kill", "--signal", "SIGKILL", &self.id]));
-            let pause = Instant::now() + Duration::from_millis(100);
-            while Instant::now() < pause && matches!(client.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-        Ok(())
+    /// As [`attach::start`].
+    pub fn exec(&self, exec_id: &str, argv: &[&str]) -> Result<Result<Attached, String>, String> {
+        let (mut command, fifos) = self.detached(&["task", "exec", "--exec-id", exec_id], exec_id);
+        command.arg(&self.id).args(argv);
+        attach::start(command, &fifos)
     }
 
-    /// Removes what `ctr run --rm` would have removed, where it could not.
+    /// A client that starts a process as nobody in `/work` and leaves; and where its FIFOs are.
+    fn detached(&self, words: &[&str], process: &str) -> (Command, PathBuf) {
+        let fifos = self.dir.join(format!(".fifos-{}-{process}", self.id));
+        let mut command = ctr(words);
+        command
+            .args(["--detach", "--user", NOBODY, "--cwd", "/work", "--fifo-dir"])
+            .arg(&fifos);
+        (command, fifos)
+    }
+
+    /// Kills everything in it.
+    pub fn kill(&self) {
+        quietly(ctr(&["task", "kill", "--signal", "SIGKILL", &self.id]));
+    }
+
+    /// Takes it away, whatever state it is in.
     pub fn remove(&self) {
         quietly(ctr(&["task", "rm", "--force", &self.id]));
         quietly(ctr(&["container", "rm", &self.id]));
@@ -197,63 +181,41 @@ mod tests {
     use super::*;
     use crate::runtime::Role;
 
-    fn words(handler: Handler) -> (String, Option<PathBuf>) {
+    #[test]
+    fn ours_gets_the_limits_as_options_in_a_file_that_is_gone_afterwards() {
         let runtime = Runtime {
-            handler,
+            handler: Handler::Sandglass,
             role: Role::First,
             image: "image".into(),
             events: "/events".into(),
         };
+        let container = Container::new(&runtime, "ctr-test", &Limits::default()).unwrap();
+        let path = container.options.clone().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            text,
+            "hardening = \"sandbox\"\nscratch = \"134217728\"\npids = 128\n"
+        );
+        drop(container);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_runtime_that_makes_no_scratch_gets_it_as_mounts_of_the_same_size() {
         let limits = Limits::default();
-        let container = Container::new(&runtime, "ctr-test", &limits).unwrap();
-        let words: Vec<_> = container
-            .run(&["--rm"], &["true"])
-            .get_args()
-            .map(|a| a.to_string_lossy().into_owned())
-            .collect();
-        (words.join(" "), container.options.clone())
-    }
-
-    #[test]
-    fn a_container_has_the_uid_the_limits_and_the_runtime_that_are_asked_for() {
-        let (words, options) = words(Handler::Runc);
-        for part in [
-            "run --rm",
-            "--runtime io.containerd.runc.v2",
-            "--user 65534:65534",
-            "--memory-limit 536870912",
-            "--cpus 0.5",
-            "--seccomp",
-            "dst=/work",
-            "image ctr-test true",
-        ] {
-            assert!(words.contains(part), "{part}: {words}");
+        assert_eq!(mounts(Handler::Sandglass, &limits), [""; 0]);
+        for handler in [Handler::Runc, Handler::SandglassSpec] {
+            let mounts = mounts(handler, &limits);
+            assert_eq!(mounts.len(), 3);
+            assert!(
+                mounts.iter().all(|mount| mount.contains("size=134217728")),
+                "{mounts:?}"
+            );
         }
-        assert_eq!(options, None);
-    }
-
-    #[test]
-    fn ours_gets_its_options_in_a_file_that_is_gone_afterwards() {
-        let (words, options) = words(Handler::Sandglass);
-        let options = options.unwrap();
-        assert!(
-            words.contains(&format!("--runtime-config-path {}", options.display())),
-            "{words}"
-        );
-        assert!(
-            !words.contains("--mount"),
-            "scratch is the runtime's own: {words}"
-        );
-        assert!(!options.exists());
-        let text = super::options(Handler::Sandglass, &Limits::default()).unwrap();
-        assert!(
-            text.contains("hardening = \"sandbox\"") && text.contains("pids = 128"),
-            "{text}"
-        );
-        assert!(
-            super::options(Handler::SandglassSpec, &Limits::default())
-                .unwrap()
-                .contains("\"spec\"")
+        assert_eq!(options(Handler::Runc, &limits), None);
+        assert_eq!(
+            options(Handler::SandglassSpec, &limits).as_deref(),
+            Some("hardening = \"spec\"\n")
         );
     }
 }

@@ -1,16 +1,18 @@
 //! A run whose script is a process of the container by itself: the first, or one beside it.
 
 use std::io::{Read, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::os::fd::AsRawFd as _;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use sandglass_driver::Cancel;
 use sandglass_run::report::REPORT_SCHEMA;
 use sandglass_run::{Output, OutputContent, Report, RunError, Status, Usage};
 
+use super::attach::Attached;
 use super::ctr::Container;
-use super::events::Listener;
+use super::events::{Listener, Told};
 use super::group::{Gauge, limit_pids};
 use super::plan::Plan;
 use super::{Handler, Role, refused};
@@ -22,7 +24,7 @@ const SLEEPS: &str = "600";
 /// More of an output than this is not kept; it is counted on.
 const KEPT: usize = 64 << 20;
 /// How often it is looked whether the script has ended.
-const EVERY: Duration = Duration::from_millis(2);
+const EVERY: Duration = Duration::from_millis(5);
 
 /// Carries the run out.
 ///
@@ -36,48 +38,61 @@ pub fn run(plan: &Plan, container: &Container<'_>, cancel: &Cancel) -> Result<Re
         .into_iter()
         .chain(staged.words.iter().map(String::as_str))
         .collect();
-    let own_limit = container.runtime().handler == Handler::Sandglass;
-    let limit = |gone: &mut dyn FnMut() -> bool| match own_limit {
-        true => Ok(()),
-        false => limit_pids(container.id(), container.limits().pids, gone),
+    let (first, process) = match container.runtime().role {
+        Role::Exec => (vec!["sleep", SLEEPS], EXEC),
+        Role::First | Role::Runner => (script.clone(), container.id()),
     };
-    let (mut command, process) = match container.runtime().role {
-        Role::Exec => {
-            let made = container
-                .run(&["--detach"], &["sleep", SLEEPS])
-                .stdin(Stdio::null())
-                .output();
-            let made = made.map_err(|e| format!("ctr: {e}"))?;
-            let limited = limit(&mut || true);
-            if !made.status.success() || limited.is_err() {
-                container.remove();
-                let said = String::from_utf8_lossy(&made.stderr).into_owned();
-                return Ok(refused(plan, &limited.err().unwrap_or(said)));
-            }
-            (container.exec(EXEC, &script), EXEC)
+    let mut started = container.run(&first)?.and_then(|attached| {
+        if container.runtime().handler != Handler::Sandglass {
+            limit_pids(container.id(), container.limits().pids)?;
         }
-        Role::First | Role::Runner => (container.run(&["--rm"], &script), container.id()),
-    };
-    let mut client = Client::start(&mut command, !plan.json)?;
-    if container.runtime().role != Role::Exec
-        && let Err(error) = limit(&mut || !matches!(client.child.try_wait(), Ok(None)))
-    {
-        container.kill(&mut client.child)?;
-        return Ok(refused(plan, &error));
+        Ok(attached)
+    });
+    if process == EXEC && started.is_ok() {
+        started = container.exec(EXEC, &script)?;
     }
-    client.feed(staged.bytes);
-    let ended = client.wait(plan.limits.wall, container, cancel)?;
-    let told = match ended.why {
-        // It may not even have been started.
-        Why::Cancelled => Ok(false),
-        _ => listener
-            .until_exit(container.id(), process)
-            .map(|told| told.out_of_memory),
+    let attached = match started {
+        Ok(attached) => attached,
+        Err(said) => {
+            container.remove();
+            return Ok(refused(plan, &said));
+        }
     };
-    if container.runtime().role == Role::Exec || ended.code != Some(0) {
-        container.remove();
+    let streams = Streams::start(attached, staged.bytes, !plan.json)?;
+    let (why, told) = wait(plan, container, &listener, (process, cancel))?;
+    // Whoever may still hold a stream is gone with the container.
+    container.remove();
+    let ended = Ended {
+        why,
+        told,
+        stdout: streams.stdout.join().unwrap_or_default(),
+        stderr: streams.stderr.join().unwrap_or_default(),
+    };
+    Ok(report(plan, ended, gauge.peak()))
+}
+
+/// Waits for the script's end, and brings it about when its time is over or the run is cancelled.
+fn wait(
+    plan: &Plan,
+    container: &Container<'_>,
+    listener: &Listener,
+    (process, cancel): (&str, &Cancel),
+) -> Result<(Why, Result<Told, String>), String> {
+    let started = Instant::now();
+    loop {
+        let told = listener.told(container.id(), process)?;
+        let why = match (cancel.is_cancelled(), started.elapsed() > plan.limits.wall) {
+            _ if told.exited.is_some() => return Ok((Why::Itself, Ok(told))),
+            (true, _) => Why::Cancelled,
+            (_, true) => Why::WallClock,
+            _ => {
+                std::thread::sleep(EVERY);
+                continue;
+            }
+        };
+        container.kill();
+        return Ok((why, listener.until_exit(container.id(), process)));
     }
-    Ok(report(plan, ended, told, gauge.peak()))
 }
 
 /// What the shell in the container needs to put files into `/work` and to become the script.
@@ -119,87 +134,45 @@ enum Why {
 /// What came of a script.
 struct Ended {
     why: Why,
-    code: Option<i32>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    totals: (u64, u64),
+    told: Result<Told, String>,
+    stdout: Drained,
+    stderr: Drained,
 }
 
-/// The client that waits for the script.
-struct Client {
-    child: Child,
-    stdout: Option<JoinHandle<(Vec<u8>, u64)>>,
-    stderr: Option<JoinHandle<(Vec<u8>, u64)>>,
+/// The first bytes of a stream, and how many there were.
+type Drained = (Vec<u8>, u64);
+
+/// The script's output, as it comes.
+struct Streams {
+    stdout: JoinHandle<Drained>,
+    stderr: JoinHandle<Drained>,
 }
 
-impl Client {
-    fn start(command: &mut Command, said_at_once: bool) -> Result<Self, String> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("ctr: {e}"))?;
-        let stdout = child
-            .stdout
-            .take()
-            .map(|pipe| drain(pipe, said_at_once.then(std::io::stdout)));
-        let stderr = child
-            .stderr
-            .take()
-            .map(|pipe| drain(pipe, said_at_once.then(std::io::stderr)));
-        Ok(Self {
-            child,
-            stdout,
-            stderr,
-        })
-    }
-
-    /// Hands the files over; a container that does not read them shows by its end.
-    fn feed(&mut self, bytes: Vec<u8>) {
-        if let Some(mut stdin) = self.child.stdin.take() {
-            std::thread::spawn(move || stdin.write_all(&bytes));
+impl Streams {
+    /// Hands the files over and begins to read. A container that does not read them shows by its end.
+    fn start(attached: Attached, files: Vec<u8>, said_at_once: bool) -> Result<Self, String> {
+        for file in [&attached.stdin, &attached.stdout, &attached.stderr] {
+            let fd = file.as_raw_fd();
+            fcntl(fd, FcntlArg::F_SETFL(OFlag::empty()))
+                .map_err(|e| format!("a stream of the script: {e}"))?;
         }
-    }
-
-    fn wait(mut self, wall: Duration, container: &Container<'_>, cancel: &Cancel) -> Result<Ended, String> {
-        let started = Instant::now();
-        let mut why = Why::Itself;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().map_err(|e| e.to_string())? {
-                break status;
-            }
-            why = match (cancel.is_cancelled(), started.elapsed() > wall) {
-                (true, _) => Why::Cancelled,
-                (_, true) => Why::WallClock,
-                _ => {
-                    std::thread::sleep(EVERY);
-                    continue;
-                }
-            };
-            container.kill(&mut self.child)?;
-        };
-        let join =
-            |thread: Option<JoinHandle<_>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let ((stdout, out), (stderr, err)) = (join(self.stdout), join(self.stderr));
-        Ok(Ended {
-            why,
-            code: status.code(),
-            stdout,
-            stderr,
-            totals: (out, err),
+        let mut stdin = attached.stdin;
+        std::thread::spawn(move || stdin.write_all(&files));
+        Ok(Self {
+            stdout: drain(attached.stdout, said_at_once.then(std::io::stdout)),
+            stderr: drain(attached.stderr, said_at_once.then(std::io::stderr)),
         })
     }
 }
 
-/// Empties a pipe, and passes it on as it comes if there is somewhere to.
+/// Empties a stream, and passes it on as it comes if there is somewhere to.
 fn drain(
-    mut pipe: impl Read + Send + 'static,
+    mut from: impl Read + Send + 'static,
     mut to: Option<impl std::io::Write + Send + 'static>,
-) -> JoinHandle<(Vec<u8>, u64)> {
+) -> JoinHandle<Drained> {
     std::thread::spawn(move || {
         let (mut kept, mut total, mut buffer) = (Vec::new(), 0, vec![0; 64 << 10]);
-        while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
             let chunk = &buffer[..n];
             total += n as u64;
             if kept.len() < KEPT {
@@ -214,34 +187,35 @@ fn drain(
 }
 
 /// The report. That *we* ended it comes first, then the kernel's lack of memory, then the script's own end.
-fn report(plan: &Plan, ended: Ended, out_of_memory: Result<bool, String>, peak: Option<u64>) -> Report {
-    let output = |bytes: Vec<u8>, bytes_total: u64| Output {
+fn report(plan: &Plan, ended: Ended, peak: Option<u64>) -> Report {
+    let output = |(bytes, bytes_total): Drained| Output {
         truncated: bytes.len() as u64 != bytes_total,
         content: OutputContent::from(bytes),
         bytes_total,
     };
-    let status = match (ended.why, &out_of_memory) {
+    let code = ended.told.as_ref().ok().and_then(|told| told.exited);
+    let status = match (ended.why, &ended.told) {
         (_, Err(_)) => Status::Lost,
         (Why::Cancelled, _) => Status::Cancelled,
         (Why::WallClock, _) => Status::TimedOut,
-        (Why::Itself, Ok(true)) => Status::OutOfMemory,
-        (Why::Itself, Ok(false)) if ended.code == Some(0) => Status::Succeeded,
-        (Why::Itself, Ok(false)) => Status::Failed,
+        (Why::Itself, Ok(told)) if told.out_of_memory => Status::OutOfMemory,
+        (Why::Itself, _) if code == Some(0) => Status::Succeeded,
+        (Why::Itself, _) => Status::Failed,
     };
     let own = matches!(status, Status::Succeeded | Status::Failed);
-    let error = out_of_memory.err().map(|message| RunError {
+    let error = ended.told.err().map(|message| RunError {
         code: "event_missing".to_owned(),
-        message: format!("{message}; ctr said {:?}", String::from_utf8_lossy(&ended.stderr)),
+        message,
         hint: "See the shim's log.".to_owned(),
     });
     Report {
         schema: REPORT_SCHEMA,
         run_id: plan.id.clone(),
         status,
-        exit_code: ended.code.filter(|_| own),
+        exit_code: code.filter(|_| own),
         signal: None,
-        stdout: output(ended.stdout, ended.totals.0),
-        stderr: output(ended.stderr, ended.totals.1),
+        stdout: output(ended.stdout),
+        stderr: output(ended.stderr),
         artifacts: Vec::new(),
         skipped: Vec::new(),
         timings_ms: Default::default(),
@@ -257,6 +231,7 @@ fn report(plan: &Plan, ended: Ended, out_of_memory: Result<bool, String>, peak: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     fn plan() -> Plan {
         Plan {
@@ -296,28 +271,33 @@ mod tests {
         }
     }
 
-    fn status(why: Why, code: i32, out_of_memory: Result<bool, String>) -> Status {
+    fn status(why: Why, told: Result<(i32, bool), &str>) -> Status {
+        let told = told.map_err(str::to_owned).map(|(code, out_of_memory)| Told {
+            out_of_memory,
+            exited: Some(code),
+        });
         let ended = Ended {
             why,
-            code: Some(code),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            totals: (0, 0),
+            told,
+            stdout: Drained::default(),
+            stderr: Drained::default(),
         };
-        report(&plan(), ended, out_of_memory, None).status
+        report(&plan(), ended, None).status
     }
 
     #[test]
     fn that_we_ended_it_comes_before_lack_of_memory_and_that_before_its_own_end() {
-        assert_eq!(status(Why::WallClock, 137, Ok(true)), Status::TimedOut);
-        assert_eq!(status(Why::Cancelled, 137, Ok(true)), Status::Cancelled);
-        assert_eq!(status(Why::Itself, 137, Ok(true)), Status::OutOfMemory);
-        assert_eq!(status(Why::Itself, 137, Ok(false)), Status::Failed);
-        assert_eq!(status(Why::Itself, 0, Ok(false)), Status::Succeeded);
+        assert_eq!(status(Why::WallClock, Ok((137, true))), Status::TimedOut);
+        assert_eq!(status(Why::Cancelled, Ok((137, true))), Status::Cancelled);
+        assert_eq!(status(Why::Itself, Ok((137, true))), Status::OutOfMemory);
+        assert_eq!(status(Why::Itself, Ok((137, false))), Status::Failed);
+        assert_eq!(status(Why::Itself, Ok((0, false))), Status::Succeeded);
     }
 
     #[test]
     fn a_script_whose_end_is_not_told_never_counts_as_ended_well() {
-        assert_eq!(status(Why::Itself, 0, Err("late".into())), Status::Lost);
+        for why in [Why::Itself, Why::WallClock, Why::Cancelled] {
+            assert_eq!(status(why, Err("late")), Status::Lost);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Handler, Runtime};
+use super::Runtime;
 
 /// Longest that an event may be late.
 const WITHIN: Duration = Duration::from_secs(3);
@@ -64,10 +64,8 @@ impl Drop for Recorder {
 pub struct Told {
     /// The kernel killed something in it for want of memory, and this was told before its end.
     pub out_of_memory: bool,
-    /// Its end was told.
-    pub exited: bool,
-    /// That the container was taken away was told, which containerd does itself.
-    pub removed: bool,
+    /// Its end was told, with this status.
+    pub exited: Option<i32>,
 }
 
 /// Reads recorded events for the process `process` of a container; its first process has the container's own id.
@@ -82,10 +80,20 @@ pub fn told(recorded: &str, container: &str, process: &str) -> Told {
             continue;
         };
         let is = |field: &str, id: &str| event.get(field).and_then(Value::as_str) == Some(id);
+        if !is("container_id", container) {
+            continue;
+        }
         match topic {
-            "tasks/oom" if is("container_id", container) && !told.exited => told.out_of_memory = true,
-            "tasks/exit" if is("container_id", container) && is("id", process) => told.exited = true,
-            "containers/delete" if is("id", container) => told.removed = true,
+            "tasks/oom" if told.exited.is_none() => told.out_of_memory = true,
+            "tasks/exit" if is("id", process) => {
+                // 0 is left out.
+                let status = event.get("exit_status").map_or(Some(0), Value::as_i64);
+                told.exited = Some(
+                    status
+                        .and_then(|status| i32::try_from(status).ok())
+                        .unwrap_or(i32::MAX),
+                );
+            }
             _ => {}
         }
     }
@@ -97,8 +105,6 @@ pub fn told(recorded: &str, container: &str, process: &str) -> Told {
 pub struct Listener {
     file: PathBuf,
     from: u64,
-    /// runc's shim leaves with its last task, and often before it has told of the exit. Ours must tell every end.
-    lenient: bool,
 }
 
 impl Listener {
@@ -108,8 +114,15 @@ impl Listener {
         Self {
             file: runtime.events.clone(),
             from,
-            lenient: runtime.handler == Handler::Runc,
         }
+    }
+
+    /// What was told until now.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    pub fn told(&self, container: &str, process: &str) -> Result<Told, String> {
+        Ok(told(&self.recorded()?, container, process))
     }
 
     /// Waits until the end of a process is told, and hands back what was told until then.
@@ -119,8 +132,8 @@ impl Listener {
     pub fn until_exit(&self, container: &str, process: &str) -> Result<Told, String> {
         let deadline = Instant::now() + WITHIN;
         loop {
-            let told = told(&self.recorded()?, container, process);
-            if told.exited || self.lenient && told.removed {
+            let told = self.told(container, process)?;
+            if told.exited.is_some() {
                 return Ok(told);
             }
             if Instant::now() > deadline {
@@ -154,20 +167,19 @@ mod tests {
     fn lack_of_memory_counts_only_when_it_is_told_before_the_end() {
         let both = Told {
             out_of_memory: true,
-            exited: true,
-            removed: false,
+            exited: Some(137),
         };
         assert_eq!(told(&format!("{OOM}{EXIT}"), "o1", "o1"), both);
         assert!(!told(&format!("{EXIT}{OOM}"), "o1", "o1").out_of_memory);
-        assert!(!told(OOM, "o1", "o1").exited);
-        let removed = "x /containers/delete {\"id\":\"o1\"}\n";
-        assert!(told(&format!("{OOM}{removed}"), "o1", "o1").removed);
+        assert_eq!(told(OOM, "o1", "o1").exited, None);
+        let zero = EXIT.replace(",\"exit_status\":137", "");
+        assert_eq!(told(&zero, "o1", "o1").exited, Some(0));
     }
 
     #[test]
     fn what_is_told_of_others_is_not_heard() {
         let text = format!("{OOM}{EXIT}not an event\nx /tasks/exit {{\n");
         assert_eq!(told(&text, "o", "o"), Told::default());
-        assert!(!told(&text, "o1", "exec").exited);
+        assert_eq!(told(&text, "o1", "exec").exited, None);
     }
 }

@@ -1,8 +1,6 @@
 //! A run whose container's first process is the image's runner: the outer side of the protocol is the driver's own.
 
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
 
 use sandglass_driver::channel::Channel;
 use sandglass_driver::client::{Clocks, Staging, Told, converse};
@@ -16,6 +14,7 @@ use sandglass_run::protocol::{ArtifactBounds, Job, Observed, PROTOCOL_VERSION};
 use sandglass_run::report::REPORT_SCHEMA;
 use sandglass_run::{Input, InputSource, Isolation, Report, RunError, RunId, Status, Stream, Usage};
 
+use super::attach::Attached;
 use super::ctr::Container;
 use super::events::Listener;
 use super::group::{Gauge, limit_pids};
@@ -38,49 +37,40 @@ pub fn run(mut plan: Plan, container: &Container<'_>, cancel: &Cancel) -> Result
         .map_err(|refusal| refusal.to_string())?;
     let listener = Listener::new(container.runtime());
     let gauge = Gauge::start(container.id());
-    let mut client = container
-        .run(&["--rm"], &[RUNNER])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("ctr: {e}"))?;
-    if container.runtime().handler != Handler::Sandglass {
-        let gone = || !matches!(client.try_wait(), Ok(None));
-        if let Err(error) = limit_pids(container.id(), container.limits().pids, gone) {
-            container.kill(&mut client)?;
-            return Ok(refused(&plan, &error));
+    let started = container.run(&[RUNNER])?.and_then(|attached| {
+        if container.runtime().handler != Handler::Sandglass {
+            limit_pids(container.id(), container.limits().pids)?;
         }
-    }
-    let said_at_once = !plan.json;
+        Ok(attached)
+    });
+    let attached = match started {
+        Ok(attached) => attached,
+        Err(said) => {
+            container.remove();
+            return Ok(refused(&plan, &said));
+        }
+    };
     let mut telling = Telling {
         out: out.as_ref(),
-        said_at_once,
+        said_at_once: !plan.json,
     };
-    let (stop, told, said) = talk(&mut client, &mut plan, &mut telling, cancel)?;
+    let (stop, told, said) = talk(attached, &mut plan, &mut telling, cancel)?;
     if stop != Stop::Said {
-        container.kill(&mut client)?;
+        container.kill();
     }
-    let status = client.wait().map_err(|e| format!("ctr: {e}"))?;
-    if !status.success() {
-        container.remove();
-    }
-    // One whose container was never made has no end of which anything could be told.
-    let (mut out_of_memory, mut late) = (false, None);
-    if told.isolation.is_some() {
-        match listener.until_exit(container.id(), container.id()) {
-            Ok(heard) => out_of_memory = heard.out_of_memory,
-            Err(error) => late = Some(error),
-        }
-    }
+    let heard = listener.until_exit(container.id(), container.id());
+    container.remove();
     let end = Ending {
         stop,
         told,
-        out_of_memory,
-        runner_end: format!("ctr ended with {status}: {said}"),
+        out_of_memory: heard.as_ref().is_ok_and(|heard| heard.out_of_memory),
+        runner_end: format!(
+            "the container ended with {:?}; {said}",
+            heard.as_ref().map(|heard| heard.exited)
+        ),
     };
     let mut report = end.report(plan.id, gauge.peak());
-    if let Some(message) = late {
+    if let Err(message) = heard {
         report.status = Status::Lost;
         report.error = Some(RunError {
             code: "event_missing".into(),
@@ -91,24 +81,21 @@ pub fn run(mut plan: Plan, container: &Container<'_>, cancel: &Cancel) -> Result
     Ok(report)
 }
 
-/// The conversation with the runner, and what the client or the runner said besides.
+/// The conversation with the runner, and what it said besides.
 fn talk(
-    client: &mut Child,
+    attached: Attached,
     plan: &mut Plan,
     telling: &mut Telling<'_>,
     cancel: &Cancel,
 ) -> Result<(Stop, Told, String), String> {
-    let pipes = (client.stdin.take(), client.stdout.take(), client.stderr.take());
-    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err("ctr has no pipes".to_owned());
-    };
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| e.to_string())?;
     tokio.block_on(async {
-        let stderr = Some(OwnedFd::from(stderr));
-        let mut channel = Channel::new(stdin.into(), stdout.into(), stderr).map_err(|e| e.to_string())?;
+        let (stdin, stdout, stderr) = (attached.stdin, attached.stdout, attached.stderr);
+        let mut channel =
+            Channel::new(stdin.into(), stdout.into(), Some(stderr.into())).map_err(|e| e.to_string())?;
         let clocks = (cancel, Clocks::default(), &mut Phases::start());
         let check = |observed: &Observed| Ok(receipt(observed));
         let (stop, told) = converse(&mut channel, staging(plan), check, telling, clocks).await;

@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where hierarchies are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 /// containerd's namespace, below which its client puts containers.
 const NAMESPACE: &str = "default";
-/// Longest that a container may take to have its groups.
-const MADE_WITHIN: Duration = Duration::from_secs(20);
 /// How often the peak is read.
 const EVERY: Duration = Duration::from_millis(10);
 
@@ -27,20 +25,11 @@ fn dir(controller: &str, id: &str) -> Option<PathBuf> {
 /// Limits the processes of a container, as a kubelet does from outside. It must not have begun its work.
 ///
 /// # Errors
-/// When the group does not appear in time, or `gone` says that it never will, or the limit cannot be set: the script must
-/// not be started then.
-pub fn limit_pids(id: &str, pids: u32, mut gone: impl FnMut() -> bool) -> Result<(), String> {
-    let deadline = Instant::now() + MADE_WITHIN;
-    let dir = loop {
-        if let Some(dir) = dir("pids", id) {
-            break dir;
-        }
-        if gone() || Instant::now() > deadline {
-            return Err(format!("{id} has no group for the limit of processes"));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    let file = dir.join("pids.max");
+/// When it has no such group, or the limit cannot be set: the script must not be started then.
+pub fn limit_pids(id: &str, pids: u32) -> Result<(), String> {
+    let file = dir("pids", id)
+        .ok_or_else(|| format!("{id} has no group for the limit of processes"))?
+        .join("pids.max");
     std::fs::write(&file, pids.to_string()).map_err(|e| format!("{}: {e}", file.display()))
 }
 

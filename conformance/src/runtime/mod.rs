@@ -7,9 +7,10 @@
 //! - [`Role::First`]: the script itself is the first process. What it needs comes on its standard input.
 //! - [`Role::Exec`]: the first process sleeps, and the script is started beside it by `exec`.
 //!
-//! [`plan`] is what is to be run, [`ctr`] the client of containerd, [`group`] the container's control groups and [`events`]
+//! [`plan`] is what is to be run, [`ctr`] the client of containerd, [`attach`] the streams, [`group`] the container's control groups and [`events`]
 //! what containerd tells of it; [`framed`] and [`direct`] carry a run out.
 
+mod attach;
 mod ctr;
 mod direct;
 pub mod events;

@@ -68,6 +68,7 @@ pub fn run(
         command.args(["-ginkgo.focus", focus]);
     }
     let ran = command.status().map_err(StackError::doing("Starting critest"));
+    unmount_litter(&stack);
     let left = match stack.down() {
         Ok(()) => Vec::new(),
         Err(StackError::Left(left)) => left,
@@ -76,4 +77,12 @@ pub fn run(
     // Its status says only that a spec failed; which ones is in the report.
     ran?;
     Ok((Outcomes::read(&report)?, left))
+}
+
+/// Specs of mount propagation make mounts in their own scratch, and leave them there when they fail: theirs, not the
+/// runtime's.
+fn unmount_litter(stack: &Stack) {
+    const SCRIPT: &str =
+        r#"awk '{print $5}' /proc/self/mountinfo | grep "^$TMPDIR/" | sort -r | xargs -r -n1 umount -l"#;
+    let _ = stack.command("sh").args(["-c", SCRIPT]).status();
 }

@@ -11,6 +11,7 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
+use rustix::event::{PollFd, PollFlags};
 
 use super::idmap::IdMap;
 use super::launch::{WORKER, null};
@@ -49,6 +50,7 @@ pub fn worker_main(prepare: Prepare) -> ExitCode {
     let nowhere = null().and_then(|null| Ok(rustix::stdio::dup2_stdin(&null)?));
     let mut socket = UnixStream::from(stdin);
     let answer = nowhere
+        .and_then(|()| end_with_the_shim(&socket))
         .and_then(|()| control::receive_request::<Request>(&socket))
         .map_err(|error| format!("receiving the request: {error}"))
         .and_then(|(request, fds)| serve(request, fds, prepare));
@@ -66,13 +68,29 @@ pub fn worker_main(prepare: Prepare) -> ExitCode {
     }
 }
 
+/// When the shim dies so does this process: nobody would take away what it made after that, since whoever comes to tidy
+/// up looks once. The signal comes at the end of the shim's thread that started us, which is its only one.
+fn end_with_the_shim(socket: &UnixStream) -> std::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // It may be dead already; then both directions of the socket are closed, and not its own alone.
+    let mut watched = [PollFd::new(socket, PollFlags::empty())];
+    let now = rustix::time::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut watched, Some(&now))?;
+    if watched[0].revents().contains(PollFlags::HUP) {
+        return Err(std::io::Error::other("the shim is gone"));
+    }
+    Ok(())
+}
+
 fn serve(request: Request, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Result<Done, String> {
     // The shim's keeps others out of its files; a container has the usual one, unless its spec says another.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // The shim goes without huge pages, which double its memory; what runs in a container shall have them.
     let _ = prctl_thp(true);
-    // What a spec does not name is left as it was by whoever started containerd: groups, and the shim's own mask.
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // The library leaves a process whose spec names no groups those of whoever started containerd.
     nix::unistd::setgroups(&[]).map_err(|error| format!("giving up groups: {error}"))?;
     match request {
         Request::Create(create) => make(&create, fds, prepare),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use libtest_mimic::Trial;
 
 use crate::common::bundle::Exec;
-use crate::common::{Bench, Outcome, Shim, equal, holds, host, until};
+use crate::common::{Bench, Outcome, Shim, equal, holds, host};
 use crate::trial;
 
 /// Names how often: the cycles of containers in one shim, and ten times as many execs.
-const COUNT: &str = "SANDGLASS_ENDURANCE";
+pub const COUNT: &str = "SANDGLASS_ENDURANCE";
 /// Cycles where nothing is said: what a run of all tests has time for. The number that the runtime promises is 1000.
 const CYCLES: usize = 150;
 /// KiB that a shim's own memory may grow by, after it has warmed up.
@@ -48,16 +48,8 @@ fn own_memory(shim: &Shim) -> u64 {
     kib("Pss_Anon").max(kib("Anonymous"))
 }
 
-/// Fewer is no leak: a descriptor of the last container may not have been let go of before.
-async fn no_more(shim: &Shim, before: &BTreeMap<String, usize>) -> Outcome {
-    let more = || held(shim).iter().any(|(kind, count)| before.get(kind).is_none_or(|known| known < count));
-    until("the descriptors to be no more than before", || !more())
-        .await
-        .map_err(|_| format!("descriptors: {:?}, before {before:?}", held(shim)).into())
-}
-
 async fn idle(shim: &Shim, before: &BTreeMap<String, usize>) -> Outcome {
-    no_more(shim, before).await?;
+    host::no_more_descriptors(shim.pid, before).await?;
     equal(host::children(shim.pid), Vec::new(), "children")
 }
 
@@ -80,23 +72,21 @@ async fn cycles(bench: &mut Bench) -> Outcome {
     }
     let (before, memory) = (held(&shim), own_memory(&shim));
     holds(memory > 0, || "the shim's memory cannot be read".into())?;
-    let namespaces = mounts_of(shim.pid);
+    let namespaces = mounts_of(&shim, bench);
     for round in 0..count() {
         cycle(bench, &shim, &format!("c{round}")).await?;
     }
     idle(&shim, &before).await?;
-    equal(mounts_of(shim.pid), namespaces, "mounts that the shim sees")?;
+    equal(mounts_of(&shim, bench), namespaces, "mounts that the shim sees")?;
     let grown = own_memory(&shim).saturating_sub(memory);
     holds(grown < GROWTH, || {
         format!("{grown} KiB more after {} containers", count())
     })
 }
 
-fn mounts_of(pid: u32) -> usize {
-    host::proc(pid, "mountinfo")
-        .lines()
-        .filter(|line| line.contains("sgt"))
-        .count()
+fn mounts_of(shim: &Shim, bench: &Bench) -> usize {
+    let table = host::proc(shim.pid, "mountinfo");
+    table.lines().filter(|line| line.contains(bench.tag())).count()
 }
 
 async fn execs(bench: &mut Bench) -> Outcome {
@@ -123,7 +113,7 @@ async fn execs(bench: &mut Bench) -> Outcome {
     for round in 0..rounds {
         once(1000 + round).await?;
     }
-    no_more(&shim, &before).await?;
+    host::no_more_descriptors(shim.pid, &before).await?;
     let grown = own_memory(&shim).saturating_sub(memory);
     holds(grown < GROWTH, || {
         format!("{grown} KiB more after {rounds} execs")

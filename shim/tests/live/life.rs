@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use containerd_shim::protos::api::Status;
-use containerd_shim::protos::cgroups::metrics::Metrics as V1;
-use containerd_shim::protos::cgroups_v2::metrics::Metrics as V2;
 use containerd_shim::protos::protobuf::Message;
 use containerd_shim::protos::shim::oci::ProcessDetails;
 use libtest_mimic::Trial;
 use serde_json::json;
 
 use crate::common::bundle::Exec;
-use crate::common::{Bench, Outcome, Shim, contains, equal, holds, host, until};
+use crate::common::{Bench, Outcome, Shim, contains, equal, holds, host};
 use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -23,20 +21,9 @@ pub fn trials() -> Vec<Trial> {
         trial("an_exec_can_be_signalled_alone", exec_signalled),
         trial("kill_all_ends_everything_that_left_the_first_process", kill_all),
         trial("pids_lists_every_process_and_names_the_execs", pids),
-        trial("a_paused_container_does_nothing_until_it_is_resumed", pause),
-        trial("a_paused_container_can_be_killed", kill_paused),
-        trial("limits_are_set_at_create_and_by_update", update),
-        trial("stats_count_cpu_memory_and_processes", stats),
         trial("connect_tells_both_pids", connect),
         trial("a_shim_shuts_down_only_when_it_is_empty", shutdown),
         trial("two_containers_of_a_pod_share_a_shim_and_its_namespaces", pod),
-        trial(
-            "the_cgroups_parents_that_the_shim_made_go_with_the_last_container",
-            parents,
-        ),
-        trial("a_root_of_more_layers_than_one_page_of_options_holds_is_mounted", many_layers),
-        trial("a_spec_of_a_megabyte_and_its_exec_are_taken", large_spec),
-        trial("the_root_can_be_an_overlay_or_lie_in_the_bundle", roots),
     ]
 }
 
@@ -257,145 +244,6 @@ async fn pids(bench: &mut Bench) -> Outcome {
     shim.kill_and_delete(&bundle.id).await
 }
 
-async fn pause(bench: &mut Bench) -> Outcome {
-    let mut bundle = bench.script("a", "echo ready; while :; do sleep 0.01; done")?;
-    let shim = bench.shim(&bundle).await?;
-    let pid = shim.run(&bundle).await?;
-    bundle.stdout.until("ready").await?;
-    shim.pause(&bundle.id).await?;
-    let used = || {
-        host::proc(pid, "stat")
-            .split(' ')
-            .skip(13)
-            .take(2)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let switches = || host::status(pid, "voluntary_ctxt_switches");
-    let before = (used(), switches());
-    tokio::time::sleep(Duration::from_millis(150)).await;
-    equal(
-        (used(), switches()),
-        before.clone(),
-        "CPU time and switches of a paused process",
-    )?;
-    let state = control(&bundle.cgroup(), "freezer", ("freezer.state", "cgroup.freeze"))?;
-    holds(["FROZEN", "1"].contains(&state.as_str()), || state.clone())?;
-    shim.resume(&bundle.id).await?;
-    until("it to go on", || (used(), switches()) != before).await?;
-    shim.kill_and_delete(&bundle.id).await?;
-    let words = bench.events.words(&bundle.id);
-    holds(
-        words.contains(&"paused".into()) && words.contains(&"resumed".into()),
-        || format!("{words:?}"),
-    )
-}
-
-fn control(path: &str, controller: &str, files: (&str, &str)) -> Outcome<String> {
-    host::control(controller, path, files)
-}
-
-async fn kill_paused(bench: &mut Bench) -> Outcome {
-    let first = bench.script("a", "sleep 60")?;
-    let shim = bench.shim(&first).await?;
-    for (name, all) in [("b", false), ("c", true)] {
-        let bundle = bench.script(name, "sleep 60")?;
-        shim.run(&bundle).await?;
-        shim.pause(&bundle.id).await?;
-        shim.kill(&bundle.id, "", 9, all).await?;
-        equal(shim.end(&bundle.id, "").await?, 137, "status")?;
-        bench.nothing_of(&bundle)?;
-    }
-    Ok(())
-}
-
-async fn update(bench: &mut Bench) -> Outcome {
-    let bundle = bench.script("a", "sleep 60")?.edited(|spec| {
-        let resources = &mut spec["linux"]["resources"];
-        resources["memory"] = json!({"limit": 64 << 20});
-        resources["pids"] = json!({"limit": 20});
-        resources["cpu"] = json!({"quota": 50_000, "period": 100_000, "shares": 512});
-    });
-    let shim = bench.shim(&bundle).await?;
-    shim.run(&bundle).await?;
-    let path = bundle.cgroup();
-    let memory = || control(&path, "memory", ("memory.limit_in_bytes", "memory.max"));
-    let quota = || control(&path, "cpu", ("cpu.cfs_quota_us", "cpu.max"));
-    let pids = || control(&path, "pids", ("pids.max", "pids.max"));
-    equal(memory()?.as_str(), (64 << 20).to_string(), "memory")?;
-    equal(quota()?.split(' ').next(), Some("50000"), "quota")?;
-    equal(pids()?.as_str(), "20", "processes")?;
-    for memory_limit in [128 << 20, 32 << 20] {
-        // Both ways: memory and swap fit in one order only when raised, and in the other when lowered.
-        let resources = json!({
-            "memory": {"limit": memory_limit, "swap": memory_limit},
-            "cpu": {"quota": 20_000, "period": 100_000},
-            "pids": {"limit": 10},
-        });
-        shim.update(&bundle.id, &resources.to_string()).await?;
-        equal(
-            memory()?.as_str(),
-            memory_limit.to_string(),
-            "memory after update",
-        )?;
-    }
-    equal(quota()?.split(' ').next(), Some("20000"), "quota after update")?;
-    equal(pids()?.as_str(), "10", "processes after update")?;
-    let error = shim
-        .update(&bundle.id, "{")
-        .await
-        .err()
-        .ok_or("half a document was taken")?;
-    contains(&error.sentence, "the resources to set")?;
-    shim.kill_and_delete(&bundle.id).await
-}
-
-async fn stats(bench: &mut Bench) -> Outcome {
-    let mut bundle = bench
-        .script(
-            "a",
-            "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done; sleep 60",
-        )?
-        .edited(|spec| {
-            spec["linux"]["resources"]["memory"] = json!({"limit": 64 << 20});
-            spec["linux"]["resources"]["pids"] = json!({"limit": 20});
-        });
-    let shim = bench.shim(&bundle).await?;
-    shim.run(&bundle).await?;
-    bundle.stdout.until("done").await?;
-    let any = shim.stats(&bundle.id).await?;
-    let (cpu_ns, memory, limit, processes, most) = if host::is_v1() {
-        equal(any.type_url.as_str(), "io.containerd.cgroups.v1.Metrics", "type")?;
-        let all = V1::parse_from_bytes(&any.value)?;
-        let memory = &all.memory.usage;
-        (
-            all.cpu.usage.total,
-            memory.usage,
-            memory.limit,
-            all.pids.current,
-            all.pids.limit,
-        )
-    } else {
-        equal(any.type_url.as_str(), "io.containerd.cgroups.v2.Metrics", "type")?;
-        let all = V2::parse_from_bytes(&any.value)?;
-        let cpu = all.cpu.usage_usec * 1000;
-        (
-            cpu,
-            all.memory.usage,
-            all.memory.usage_limit,
-            all.pids.current,
-            all.pids.limit,
-        )
-    };
-    holds(cpu_ns > 10_000_000, || format!("CPU: {cpu_ns} ns"))?;
-    holds(memory > 64 << 10 && memory <= 64 << 20, || {
-        format!("memory: {memory} bytes")
-    })?;
-    equal((limit, most), (64 << 20, 20), "limits of memory and processes")?;
-    holds(processes >= 1, || format!("{processes} processes"))?;
-    shim.kill_and_delete(&bundle.id).await
-}
-
 async fn connect(bench: &mut Bench) -> Outcome {
     let bundle = bench.script("a", "sleep 60")?;
     let shim = bench.shim(&bundle).await?;
@@ -487,115 +335,4 @@ async fn pod(bench: &mut Bench) -> Outcome {
         "the pod's sandbox",
     )?;
     first.kill_and_delete(&pause.id).await
-}
-
-async fn parents(bench: &mut Bench) -> Outcome {
-    let path = |name: &str| format!("/{}/made/deep/{name}", bench.tag());
-    let (one, two) = (path("one"), path("two"));
-    let made = host::cgroup("memory", &format!("/{}/made", bench.tag()));
-    let first = bench
-        .script("one", "sleep 60")?
-        .edited(|spec| spec["linux"]["cgroupsPath"] = json!(one));
-    let shim = bench.shim(&first).await?;
-    shim.run(&first).await?;
-    holds(made.exists(), || "no cgroup was made".into())?;
-    shim.kill_and_delete(&first.id).await?;
-    holds(!made.exists(), || format!("{} is left", made.display()))?;
-    let second = bench
-        .script("two", "sleep 60")?
-        .edited(|spec| spec["linux"]["cgroupsPath"] = json!(two));
-    shim.run(&second).await?;
-    shim.kill_and_delete(&second.id).await?;
-    holds(!made.exists(), || format!("{} is left", made.display()))
-}
-
-async fn roots(bench: &mut Bench) -> Outcome {
-    use crate::common::bundle::mount;
-    use crate::common::root;
-    let dir = |name: &str| {
-        let path = bench.dir().join(name);
-        std::fs::create_dir_all(&path).map(|()| path.display().to_string())
-    };
-    let lower = root::shared()?.display().to_string();
-    let mut overlay = bench
-        .script("overlay", "touch /home/written && echo written")?
-        .by_spec();
-    let options = [
-        format!("lowerdir={lower}"),
-        format!("upperdir={}", dir("upper")?),
-        format!("workdir={}", dir("work")?),
-    ];
-    overlay.mounts = vec![mount(
-        "overlay",
-        "overlay",
-        &options.each_ref().map(String::as_str),
-    )];
-    let shim = bench.shim(&overlay).await?;
-    shim.run(&overlay).await?;
-    equal(
-        overlay.stdout.text().await?.as_str(),
-        "written\n",
-        "output on an overlay",
-    )?;
-    equal(shim.end(&overlay.id, "").await?, 0, "status")?;
-    holds(bench.dir().join("upper/home/written").exists(), || {
-        "nothing is in the upper layer".into()
-    })?;
-    bench.nothing_of(&overlay)?;
-
-    let mut plain = bench.script("plain", "touch /home/written 2>&1; echo $?")?;
-    plain.mounts.clear();
-    root::make(&plain.dir.join("rootfs"))?;
-    shim.run(&plain).await?;
-    contains(&plain.stdout.text().await?, "Read-only file system")?;
-    shim.end(&plain.id, "").await?;
-    holds(plain.dir.join("rootfs/bin/busybox").exists(), || {
-        "the root that was not mounted is gone".into()
-    })?;
-    bench.nothing_of(&plain)
-}
-
-async fn many_layers(bench: &mut Bench) -> Outcome {
-    use crate::common::bundle::mount;
-    use crate::common::root;
-    // The longest that the kernel takes as options is one page.
-    let layers = bench.dir().join("a-directory-of-layers-with-a-long-name-as-snapshotters-have-them");
-    let mut lower = Vec::new();
-    for index in 0..60 {
-        let layer = layers.join(format!("{index:03}/fs"));
-        std::fs::create_dir_all(layer.join("home"))?;
-        std::fs::write(layer.join(format!("home/{index}")), "")?;
-        lower.push(layer.display().to_string());
-    }
-    lower.push(root::shared()?.display().to_string());
-    let option = format!("lowerdir={}", lower.join(":"));
-    holds(option.len() > 4096, || format!("{} bytes of options", option.len()))?;
-    let mut bundle = bench.script("a", "ls /home | wc -l")?;
-    bundle.mounts = vec![mount("overlay", "overlay", &[&option])];
-    let shim = bench.shim(&bundle).await?;
-    shim.run(&bundle).await?;
-    equal(bundle.stdout.text().await?.as_str(), "60\n", "files of all layers")?;
-    equal(shim.end(&bundle.id, "").await?, 0, "status")?;
-    bench.nothing_of(&bundle)
-}
-
-async fn large_spec(bench: &mut Bench) -> Outcome {
-    let variables: Vec<String> = (0..10).map(|index| format!("V{index}={}", "x".repeat(100_000))).collect();
-    let count = "env | wc -c";
-    let mut bundle = bench.script("a", &format!("{count}; echo done; exec sleep 60"))?.edited(|spec| {
-        if let Some(env) = spec["process"]["env"].as_array_mut() {
-            env.extend(variables.into_iter().map(serde_json::Value::from));
-        }
-    });
-    let shim = bench.shim(&bundle).await?;
-    shim.run(&bundle).await?;
-    let text = bundle.stdout.until("done").await?;
-    let bytes = |text: &str| text.lines().next().and_then(|line| line.parse::<usize>().ok()).unwrap_or(0);
-    holds(bytes(&text) > 1_000_000, || text.clone())?;
-    let mut exec = Exec::new(bench, &bundle, "e", &["sh", "-c", count])?;
-    shim.exec(&bundle.id, &exec).await?;
-    let text = exec.stdout.text().await?;
-    holds(bytes(&text) > 1_000_000, || text.clone())?;
-    equal(shim.end(&bundle.id, "e").await?, 0, "status")?;
-    shim.kill_and_delete(&bundle.id).await
 }

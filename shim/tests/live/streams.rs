@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use crate::common::bundle::Exec;
-use crate::common::{Bench, Outcome, contains, equal, holds, host, until};
+use crate::common::{Bench, Outcome, contains, equal, holds, host};
 use crate::trial;
 
 /// Bytes of an output that fits no pipe.
@@ -269,9 +269,7 @@ async fn orphan_holds_output(bench: &mut Bench) -> Outcome {
         "the delete waited for its time-out".into()
     })?;
     equal(shim.end(&bundle.id, "").await?, 137, "status")?;
-    until("the streams to be closed", || host::descriptors(pid) == before)
-        .await
-        .map_err(|_| format!("open: {:?}, before: {before:?}", host::descriptors(pid)).into())
+    host::no_more_descriptors(pid, &before).await
 }
 
 async fn by_name(bench: &mut Bench) -> Outcome {
@@ -285,7 +283,11 @@ async fn by_name(bench: &mut Bench) -> Outcome {
     let mut exec = Exec::new(bench, &bundle, "e", &["sh", "-c", "echo other > /dev/stdout"])?
         .edited(|process| process["user"] = json!({"uid": 1000, "gid": 1000}));
     shim.exec(&bundle.id, &exec).await?;
-    equal(exec.stdout.text().await?.as_str(), "other\n", "output of another user")?;
+    equal(
+        exec.stdout.text().await?.as_str(),
+        "other\n",
+        "output of another user",
+    )?;
     equal(shim.end(&bundle.id, "e").await?, 0, "status")?;
     shim.kill_and_delete(&bundle.id).await
 }
@@ -293,12 +295,22 @@ async fn by_name(bench: &mut Bench) -> Outcome {
 async fn long_path(bench: &mut Bench) -> Outcome {
     // As long as containerd's ids; with what is below it, longer than the name of a socket can be.
     let name = "x".repeat(76 - bench.id("").len());
-    let mut bundle = bench.script(&name, "test -t 0 && echo is-tty; exec sleep 60")?.with_terminal();
-    holds(bundle.dir.as_os_str().len() > 90, || format!("{} is not long", bundle.dir.display()))?;
+    let mut bundle = bench
+        .script(&name, "test -t 0 && echo is-tty; exec sleep 60")?
+        .with_terminal();
+    holds(bundle.dir.as_os_str().len() > 90, || {
+        format!("{} is not long", bundle.dir.display())
+    })?;
     let shim = bench.shim(&bundle).await?;
     shim.run(&bundle).await?;
     bundle.stdout.until("is-tty").await?;
-    let mut exec = Exec::new(bench, &bundle, &"e".repeat(76), &["sh", "-c", "test -t 0 && echo is-tty"])?.with_terminal();
+    let mut exec = Exec::new(
+        bench,
+        &bundle,
+        &"e".repeat(76),
+        &["sh", "-c", "test -t 0 && echo is-tty"],
+    )?
+    .with_terminal();
     shim.exec(&bundle.id, &exec).await?;
     exec.stdout.until("is-tty").await?;
     equal(shim.end(&bundle.id, &exec.id).await?, 0, "status")?;

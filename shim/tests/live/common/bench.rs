@@ -39,6 +39,23 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn directories(of: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
+/// Thaws and removes the cgroups below one, the deepest first; what is busy is left.
+fn take_down(cgroup: &Path) {
+    for below in directories(cgroup) {
+        take_down(&below);
+        let _ = std::fs::write(below.join("freezer.state"), "THAWED");
+        let _ = std::fs::remove_dir(&below);
+    }
+}
+
 impl Bench {
     pub async fn new() -> Outcome<Self> {
         // Short, so that a socket's name fits, and plain, so that it can be part of an id.
@@ -319,14 +336,7 @@ impl Bench {
                 }
             }
             for (_, place) in host::hierarchies() {
-                let below = std::fs::read_dir(place.join(&self.tag))
-                    .into_iter()
-                    .flatten()
-                    .flatten();
-                for entry in below {
-                    let _ = std::fs::write(entry.path().join("freezer.state"), "THAWED");
-                    let _ = std::fs::remove_dir(entry.path());
-                }
+                take_down(&place.join(&self.tag));
             }
             for place in host::mounts(&self.tag).into_iter().rev() {
                 let _ = nix::mount::umount2(place.as_str(), nix::mount::MntFlags::MNT_DETACH);
@@ -335,7 +345,10 @@ impl Bench {
                 let _ = std::fs::remove_file(address.trim_start_matches("unix://"));
             }
             reap();
-            if host::processes(&self.tag).is_empty() && host::mounts(&self.tag).is_empty() {
+            let no_cgroup = host::hierarchies()
+                .iter()
+                .all(|(_, place)| directories(&place.join(&self.tag)).is_empty());
+            if no_cgroup && host::processes(&self.tag).is_empty() && host::mounts(&self.tag).is_empty() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

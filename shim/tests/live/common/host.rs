@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Outcome;
+use super::{Outcome, until};
 
 /// The file of a process, empty where it is gone.
 pub fn proc(pid: impl std::fmt::Display, file: &str) -> String {
@@ -89,18 +89,17 @@ pub fn descriptors(pid: u32) -> BTreeMap<String, usize> {
     counted
 }
 
-/// Resident memory of a process that is its own, in KiB.
-pub fn resident_kib(pid: u32) -> u64 {
-    ["RssAnon", "RssFile", "RssShmem"]
-        .iter()
-        .map(|field| {
-            status(pid, field)
-                .split(' ')
-                .next()
-                .and_then(|kib| kib.parse::<u64>().ok())
-                .unwrap_or(0)
-        })
-        .sum()
+/// Waits until a process has no more descriptors of any kind than before. Fewer is no leak: what the last container
+/// held may not have been let go of when they were counted.
+pub async fn no_more_descriptors(pid: u32, before: &BTreeMap<String, usize>) -> Outcome {
+    let more = || {
+        let now = descriptors(pid);
+        now.iter()
+            .any(|(kind, count)| before.get(kind).is_none_or(|known| known < count))
+    };
+    until("no more descriptors than before", || !more())
+        .await
+        .map_err(|_| format!("descriptors: {:?}, before {before:?}", descriptors(pid)).into())
 }
 
 /// The hierarchies of cgroups: the controllers (empty for v2) and where each is mounted.

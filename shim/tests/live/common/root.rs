@@ -53,12 +53,7 @@ pub fn make(root: &Path) -> Result<(), String> {
             std::fs::copy(&from, &to).map_err(failed(&to))?;
         }
     }
-    let list = Command::new(root.join("bin/busybox")).arg("--list").output();
-    let list = list.map_err(failed(&root.join("bin/busybox")))?;
-    for name in String::from_utf8_lossy(&list.stdout)
-        .lines()
-        .filter(|name| *name != "busybox")
-    {
+    for name in applets(&root.join("bin/busybox"))? {
         let link = root.join("bin").join(name);
         if !link.is_symlink() {
             symlink("busybox", &link).map_err(failed(&link))?;
@@ -79,6 +74,24 @@ pub fn make(root: &Path) -> Result<(), String> {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).map_err(failed(&path))?;
     }
     Ok(())
+}
+
+/// What busybox can do, asked once, before there are tests: their reaping would take the end of this child.
+fn applets(busybox: &Path) -> Result<&'static [String], String> {
+    static APPLETS: OnceLock<Result<Vec<String>, String>> = OnceLock::new();
+    let asked = APPLETS.get_or_init(|| {
+        let output = Command::new(busybox)
+            .arg("--list")
+            .output()
+            .map_err(|error| format!("{}: {error}", busybox.display()))?;
+        let names = String::from_utf8_lossy(&output.stdout);
+        Ok(names
+            .lines()
+            .filter(|name| *name != "busybox")
+            .map(str::to_owned)
+            .collect())
+    });
+    asked.as_deref().map_err(Clone::clone)
 }
 
 fn own() -> Result<PathBuf, String> {

@@ -138,7 +138,6 @@ pub struct Shim {
     pub address: String,
     pub pid: u32,
     pub task: TaskClient,
-    client: Client,
 }
 
 fn time() -> Context {
@@ -193,20 +192,14 @@ impl Shim {
         let client = Client::connect(address)
             .await
             .map_err(|error| format!("{address}: {error}"))?;
-        let task = TaskClient::new(client.clone());
+        let task = TaskClient::new(client);
         let answer = task.connect(time(), &ConnectRequest::default()).await?;
         bench.knows_shim(answer.shim_pid, address);
         Ok(Self {
             address: address.to_owned(),
             pid: answer.shim_pid,
             task,
-            client,
         })
-    }
-
-    /// Another connection's client, for calls from several tasks.
-    pub fn another(&self) -> TaskClient {
-        TaskClient::new(self.client.clone())
     }
 
     pub fn socket(&self) -> PathBuf {
