@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use sandglass_run::Waiver;
 
-use crate::cgroup::{Cgroup, CgroupError, Controller, Hierarchies, View};
+use crate::cgroup::{Cgroup, CgroupError, Controller, CpuLimit, Hierarchies, View};
 use crate::confine::Policy;
 use crate::control::{self, Descriptors, Ended, HostObserved, Reply, Request};
 use crate::error::{Layer, SandboxError};
@@ -94,7 +94,12 @@ impl Live {
         let view = cgroup
             .view()
             .map_err(|error| SandboxError::worker("opening the cgroup", error))?;
-        let made = Self::make_container(request, descriptors, (&cgroup, &view), &host, &mut phases);
+        let made = cgroup
+            .cpu_limit(&request.cgroup)
+            .map_err(|error| cgroup_layer(&error, request))
+            .and_then(|cpu| {
+                Self::make_container(request, descriptors, (&cgroup, &view, &cpu), &host, &mut phases)
+            });
         match made {
             Ok((pid, pidfd, mut observed, ids)) => {
                 observed.phases = phases.done;
@@ -124,7 +129,7 @@ impl Live {
     fn make_container(
         request: &Request,
         descriptors: Descriptors,
-        (cgroup, view): (&Cgroup, &View),
+        (cgroup, view, cpu): (&Cgroup, &View, &CpuLimit),
         host: &observe::HostFacts,
         phases: &mut Phases,
     ) -> Result<(Pid, OwnedFd, HostObserved, OwnedFd), SandboxError> {
@@ -192,8 +197,7 @@ impl Live {
         cgroup
             .attach(pid.as_raw_nonzero().get())
             .map_err(|error| kill(SandboxError::worker("joining the cgroup", error)))?;
-        cgroup
-            .limit_cpu(&request.cgroup)
+        cpu.set()
             .map_err(|error| kill(cgroup_layer(&error, request)))?;
         container.start().map_err(failed("started")).map_err(kill)?;
         let landlock_abi = read_status(status).map_err(kill)?;

@@ -119,7 +119,7 @@ impl Cgroup {
             .collect()
     }
 
-    /// Makes the cgroups of a run and sets their limits, but for [`Cgroup::limit_cpu`].
+    /// Makes the cgroups of a run and sets their limits, but for [`Cgroup::cpu_limit`].
     ///
     /// # Errors
     /// A controller that the host does not have or that the caller may not use.
@@ -157,12 +157,29 @@ impl Cgroup {
             .try_for_each(|which| self.limit_one(which, wanted))
     }
 
-    /// Sets the CPU limit: last, when the worker has left, so that a sandbox is not made at the script's speed.
+    /// Opens the files of the CPU limit, for [`CpuLimit::set`].
+    ///
+    /// Before the worker has a cgroup namespace of its own: where namespaces are delegation boundaries (`nsdelegate`,
+    /// as systemd mounts), a limit file opened inside one refuses to be written at its root.
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub fn limit_cpu(&self, wanted: &Wanted) -> Result<(), CgroupError> {
-        self.limit_one(Controller::Cpu, wanted)
+    /// A file cannot be opened.
+    pub fn cpu_limit(&self, wanted: &Wanted) -> Result<CpuLimit, CgroupError> {
+        let mut files = Vec::new();
+        let Some(cpus) = wanted.cpus else {
+            return Ok(CpuLimit { files });
+        };
+        let carrying = self
+            .groups
+            .iter()
+            .filter(|group| group.controllers.contains(&Controller::Cpu));
+        for group in carrying {
+            for (name, value) in group.cpu_files(cpus) {
+                let file = open_to_write(&group.dir, name).map_err(|source| cpu_error(&group.path, source))?;
+                files.push((group.path.clone(), file, value));
+            }
+        }
+        Ok(CpuLimit { files })
     }
 
     fn limit_one(&self, controller: Controller, wanted: &Wanted) -> Result<(), CgroupError> {
@@ -389,23 +406,24 @@ impl Group {
                 put(&self.dir, "memory.max", &bytes.to_string())?;
                 put_if_there(&self.dir, "memory.swap.max", "0")
             }
-            (Version::V1, Controller::Cpu) => {
-                let Some(cpus) = wanted.cpus else { return Ok(()) };
-                put(&self.dir, "cpu.cfs_period_us", &CPU_PERIOD_US.to_string())?;
-                put(&self.dir, "cpu.cfs_quota_us", &quota_us(cpus).to_string())
-            }
-            (Version::V2, Controller::Cpu) => {
-                let Some(cpus) = wanted.cpus else { return Ok(()) };
-                put(
-                    &self.dir,
-                    "cpu.max",
-                    &format!("{} {CPU_PERIOD_US}", quota_us(cpus)),
-                )
-            }
+            // Set later: `CpuLimit`.
+            (_, Controller::Cpu) => Ok(()),
             (_, Controller::Pids) => {
                 let Some(pids) = wanted.pids else { return Ok(()) };
                 put(&self.dir, "pids.max", &pids.to_string())
             }
+        }
+    }
+
+    /// The files of the CPU limit and what goes into them, in this order.
+    fn cpu_files(&self, cpus: f64) -> Vec<(&'static str, String)> {
+        let quota = quota_us(cpus);
+        match self.version {
+            Version::V1 => vec![
+                ("cpu.cfs_period_us", CPU_PERIOD_US.to_string()),
+                ("cpu.cfs_quota_us", quota.to_string()),
+            ],
+            Version::V2 => vec![("cpu.max", format!("{quota} {CPU_PERIOD_US}"))],
         }
     }
 
@@ -456,6 +474,34 @@ impl Group {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
         }
+    }
+}
+
+/// The CPU limit of a sandbox, its files open.
+#[derive(Debug)]
+pub struct CpuLimit {
+    files: Vec<(PathBuf, OwnedFd, String)>,
+}
+
+impl CpuLimit {
+    /// Sets it: last, when the worker has left, so that a sandbox is not made at the script's speed.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn set(&self) -> Result<(), CgroupError> {
+        self.files.iter().try_for_each(|(path, file, value)| {
+            rustix::io::write(file, value.as_bytes())
+                .map(drop)
+                .map_err(|errno| cpu_error(path, errno.into()))
+        })
+    }
+}
+
+fn cpu_error(path: &Path, source: std::io::Error) -> CgroupError {
+    CgroupError {
+        controller: Controller::Cpu,
+        what: format!("setting the limit in {}", path.display()),
+        source,
     }
 }
 

@@ -20,19 +20,24 @@ use crate::cgroup::PodCgroup;
 /// Where hierarchies are.
 pub(super) const PLACE: &str = "/sys/fs/cgroup";
 
-/// The way back to the mount namespace that was left.
-pub(super) struct Host(std::fs::File);
+/// The way back to the namespaces that were left: of mounts, and of cgroups.
+pub(super) struct Host(std::fs::File, std::fs::File);
 
 impl Host {
     /// Where the caller is.
     pub(super) fn current() -> Result<Self, String> {
-        std::fs::File::open("/proc/self/ns/mnt")
-            .map(Self)
-            .map_err(|error| format!("opening the mount namespace: {error}"))
+        let open = |kind: &str| {
+            std::fs::File::open(format!("/proc/self/ns/{kind}"))
+                .map_err(|error| format!("opening the {kind} namespace: {error}"))
+        };
+        Ok(Self(open("mnt")?, open("cgroup")?))
     }
 
-    /// Goes back, so that the hierarchies can be reached again.
+    /// Goes back, so that the hierarchies can be reached again, and written to: where namespaces are delegation boundaries
+    /// (`nsdelegate`, as systemd mounts), a limit cannot be set from inside the namespace whose root it is for.
     pub(super) fn reenter(self) -> Result<(), String> {
+        nix::sched::setns(self.1, CloneFlags::CLONE_NEWCGROUP)
+            .map_err(|error| format!("going back to the host's view of cgroups: {error}"))?;
         nix::sched::setns(self.0, CloneFlags::CLONE_NEWNS)
             .map_err(|error| format!("going back to the host's mounts: {error}"))
     }

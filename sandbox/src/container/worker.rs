@@ -144,10 +144,11 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
     let trees = wanted
         .map(|wanted| hierarchy::open(&cgroup, wanted))
         .transpose()?;
+    // First, for the way back to be that to the host's cgroup namespace too.
+    let host = hierarchy::hide()?;
     if create.confined {
         hierarchy::own_view()?;
     }
-    let host = hierarchy::hide()?;
     volumes.attach()?;
     phases.end("prepare");
     let streams = volumes.has_user_namespace().then(|| copies(&fds)).transpose()?;
