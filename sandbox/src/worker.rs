@@ -197,8 +197,7 @@ impl Live {
         cgroup
             .attach(pid.as_raw_nonzero().get())
             .map_err(|error| kill(SandboxError::worker("joining the cgroup", error)))?;
-        cpu.set()
-            .map_err(|error| kill(cgroup_layer(&error, request)))?;
+        cpu.set().map_err(|error| kill(cgroup_layer(&error, request)))?;
         container.start().map_err(failed("started")).map_err(kill)?;
         let landlock_abi = read_status(status).map_err(kill)?;
         phases.end("start");

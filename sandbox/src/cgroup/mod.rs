@@ -175,7 +175,8 @@ impl Cgroup {
             .filter(|group| group.controllers.contains(&Controller::Cpu));
         for group in carrying {
             for (name, value) in group.cpu_files(cpus) {
-                let file = open_to_write(&group.dir, name).map_err(|source| cpu_error(&group.path, source))?;
+                let file =
+                    open_to_write(&group.dir, name).map_err(|source| cpu_error(&group.path, source))?;
                 files.push((group.path.clone(), file, value));
             }
         }
