@@ -132,6 +132,7 @@ fuzz: $(TOOLS)/bin/cargo-fuzz ## each decoder for FUZZ_SECONDS
 
 include conformance/stack/stack.mk
 include conformance/vm/vm.mk
+include conformance/bench-shim/bench-shim.mk
 
 .PHONY: shim-test
 shim-test: $(STACK_BUSYBOX_STATIC) ## the shim against a mock containerd, and its faults (as root)
