@@ -68,8 +68,19 @@ impl Inner {
         self.containers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Finds a container that something is to be done with.
     fn find(&self, id: &str) -> Result<Arc<Container>> {
         self.rest.disturb();
+        self.look_up(id)
+    }
+
+    /// Finds a container that somebody asks about.
+    fn ask(&self, id: &str) -> Result<Arc<Container>> {
+        self.rest.touch();
+        self.look_up(id)
+    }
+
+    fn look_up(&self, id: &str) -> Result<Arc<Container>> {
         self.lock()
             .made
             .get(id)
@@ -292,7 +303,7 @@ impl containerd_shim::Task for Task {
     }
 
     async fn state(&self, _: &Context, request: StateRequest) -> Result<StateResponse> {
-        let container = self.0.find(&request.id)?;
+        let container = self.0.ask(&request.id)?;
         let process = container.process(&request.exec_id)?;
         let paused = container.paused.load(Ordering::SeqCst);
         let exit = process.exit();
@@ -313,7 +324,7 @@ impl containerd_shim::Task for Task {
     }
 
     async fn wait(&self, _: &Context, request: WaitRequest) -> Result<WaitResponse> {
-        let process = self.0.find(&request.id)?.process(&request.exec_id)?;
+        let process = self.0.ask(&request.id)?.process(&request.exec_id)?;
         let exit = process.wait().await;
         Ok(WaitResponse {
             exit_status: exit.status,
@@ -323,7 +334,7 @@ impl containerd_shim::Task for Task {
     }
 
     async fn pids(&self, _: &Context, request: PidsRequest) -> Result<PidsResponse> {
-        let container = self.0.find(&request.id)?;
+        let container = self.0.ask(&request.id)?;
         let execs = container.exec_pids();
         let info = |pid: i32| {
             let pid = u32::try_from(pid).unwrap_or(0);
@@ -390,7 +401,7 @@ impl containerd_shim::Task for Task {
     }
 
     async fn stats(&self, _: &Context, request: StatsRequest) -> Result<StatsResponse> {
-        let container = self.0.find(&request.id)?;
+        let container = self.0.ask(&request.id)?;
         let stats = MessageField::some(crate::stats::metrics(container.cgroup()));
         Ok(StatsResponse {
             stats,
@@ -401,7 +412,7 @@ impl containerd_shim::Task for Task {
     async fn connect(&self, _: &Context, request: ConnectRequest) -> Result<ConnectResponse> {
         let task_pid = self
             .0
-            .find(&request.id)
+            .ask(&request.id)
             .map_or(0, |container| container.init.pid());
         Ok(ConnectResponse {
             shim_pid: std::process::id(),

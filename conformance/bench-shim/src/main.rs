@@ -37,7 +37,16 @@ use wire::Client;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli).and_then(|results| print(&results, cli.json)) {
+    let mut results = Results::default();
+    let measured = run(&cli, &mut results);
+    results.budgets = results::budgets(&results);
+    // Sections that were finished before one that could not be are worth as much.
+    let printed = if measured.is_ok() || results.has_any() {
+        print(&results, cli.json)
+    } else {
+        Ok(())
+    };
+    match measured.and(printed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -46,27 +55,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<Results> {
+fn run(cli: &Cli, results: &mut Results) -> Result<()> {
     let interrupt = Interrupt::listen().map_err(BenchError::doing("Listening to signals"))?;
     let reactor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(BenchError::doing("Starting the reactor"))?;
     let config = config(cli)?;
-    let mut results = Results {
-        host: Host {
-            kernel: host::kernel(),
-            load: host::load(),
-            programs: programs(cli, &config),
-        },
-        ..Results::default()
+    results.host = Host {
+        kernel: host::kernel(),
+        load: host::load(),
+        programs: programs(cli, &config),
     };
     if [Section::Containers, Section::Pods, Section::Memory]
         .iter()
         .any(|section| cli.wants(*section))
     {
         let left = in_stack(&config, |stack| {
-            reactor.block_on(compare(cli, stack, &config, &interrupt, &mut results))
+            reactor.block_on(compare(cli, stack, &config, &interrupt, results))
         })?;
         results.left.extend(left);
     }
@@ -75,12 +81,11 @@ fn run(cli: &Cli) -> Result<Results> {
         let mut config = config;
         config.debug = true;
         let left = in_stack(&config, |stack| {
-            reactor.block_on(look(cli, stack, &config, &interrupt, &mut results))
+            reactor.block_on(look(cli, stack, &config, &interrupt, results))
         })?;
         results.left.extend(left);
     }
-    results.budgets = results::budgets(&results);
-    Ok(results)
+    Ok(())
 }
 
 /// Brings a stack up, has something measured in it, and takes it down whatever comes of that. Answers with what the

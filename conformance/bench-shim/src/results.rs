@@ -36,6 +36,13 @@ pub struct Results {
     pub budgets: Vec<Budget>,
 }
 
+impl Results {
+    /// Whether a section was measured to its end.
+    pub fn has_any(&self) -> bool {
+        self.containers.is_some() || self.pods.is_some() || self.memory.is_some() || self.phases.is_some()
+    }
+}
+
 /// Every budget, with what was measured.
 pub fn budgets(results: &Results) -> Vec<Budget> {
     let ratio = |to| {
@@ -77,6 +84,7 @@ mod tests {
         let budgets = budgets(&Results::default());
         assert_eq!(budgets.len(), 4);
         assert!(budgets.iter().all(|budget| budget.met.is_none()));
+        assert!(!Results::default().has_any());
     }
 
     #[test]
@@ -100,6 +108,7 @@ mod tests {
             memory: Some(vec![row(1, 2048.0), row(50, 2048.0)]),
             ..Results::default()
         };
+        assert!(results.has_any());
         let budgets = budgets(&results);
         assert_eq!((budgets[2].measured, budgets[2].met), (Some(2.0), Some(true)));
         assert_eq!((budgets[3].measured, budgets[3].met), (Some(2.0), Some(false)));
