@@ -27,7 +27,7 @@ FUZZERS := to_runner from_runner quantities report
 
 .PHONY: help
 help: ## what there is to make
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | column -ts $$'\t'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | column -ts $$'\t'
 
 # command=package: what the build calls, and the Debian package that has it.
 NEEDED := cc=build-essential c++=build-essential git=git python3=python3 pip3=python3-pip mvn=maven npm=npm unshare=util-linux
