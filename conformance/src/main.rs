@@ -42,8 +42,9 @@ use crate::permitted::Permitted;
 use crate::runtime::events::Recorder;
 use crate::runtime::{Handler, Role, Runtime};
 
-/// Where containerd, its CRI and runtimes keep what belongs to live containers: a stack has it where a node has it.
-const OF_CONTAINERS: [&str; 8] = [
+/// Where containerd, its CRI, runtimes and the suite in kubelet's place keep what belongs to live containers: a stack has it
+/// where a node has it.
+const OF_CONTAINERS: [&str; 10] = [
     "/run/containerd/fifo",
     "/run/containerd/s",
     "/run/containerd/io.containerd.runtime.v2.task/default",
@@ -52,6 +53,8 @@ const OF_CONTAINERS: [&str; 8] = [
     "/run/containerd/io.containerd.grpc.v1.cri/sandboxes",
     "/run/containerd/runc/default",
     "/run/containerd/runc/k8s.io",
+    "/run/cdi",
+    "/var/lib/kubelet/pods",
 ];
 
 /// Runs named cases against a driver through its command line, and judges them from outside.

@@ -103,10 +103,11 @@ fn paths() -> Vec<Case> {
             &[],
             "a volume of another pod is refused",
             |c| {
+                let mut other = None;
                 refuses(c, "mounts[/data].source", |pod| {
-                    // Below the pod's own directory on disk, so that it is taken away with it; by its name it is another's.
-                    let other = Borrowed::new(pod, "other-pod/volumes/kubernetes.io~empty-dir/scratch")?;
-                    pod.mount(&other.0, AT, &Value::Null);
+                    let others = Other::new(pod)?;
+                    pod.mount(&others.0.join(VOLUME), AT, &Value::Null);
+                    other = Some(others);
                     Ok(())
                 })
             },
@@ -144,7 +145,7 @@ fn paths() -> Vec<Case> {
                 let mut shared = None;
                 refuses(c, "mounts[/data].options", |pod| {
                     let volume = pod.volume("kubernetes.io~empty-dir", "shared")?;
-                    shared = Some(Shared::new(&volume)?);
+                    shared = Some(Shared::new(pod, &volume)?);
                     pod.mount(&volume, AT, &json!({"propagation": 1}));
                     Ok(())
                 })
@@ -193,25 +194,43 @@ fn devices() -> Vec<Case> {
     ]
 }
 
-/// A directory below kubelet's, beside the pod's own.
-struct Borrowed(PathBuf);
+/// Where a pod has its volume.
+const VOLUME: &str = "volumes/kubernetes.io~empty-dir/scratch";
 
-impl Borrowed {
-    fn new(pod: &Pod, name: &str) -> Result<Self, Stop> {
-        let path = pod.home.with_file_name(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
+/// The directory of another pod with a volume; taken back at its end.
+struct Other(PathBuf);
+
+impl Other {
+    fn new(pod: &Pod) -> Result<Self, Stop> {
+        let mut name = pod.home.file_name().unwrap_or_default().to_owned();
+        name.push("-other");
+        let other = Self(pod.home.with_file_name(name));
+        std::fs::create_dir_all(other.0.join(VOLUME))?;
+        Ok(other)
     }
 }
 
-/// A directory whose mounts pass to others, as a node's are; taken back at its end.
-struct Shared(PathBuf);
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A directory whose mounts pass to others, as a node's are; taken back at its end, which comes after that of its pod, with
+/// what the pod could not take away meanwhile.
+struct Shared {
+    dir: PathBuf,
+    home: PathBuf,
+}
 
 impl Shared {
-    fn new(dir: &Path) -> Result<Self, Stop> {
+    fn new(pod: &Pod, dir: &Path) -> Result<Self, Stop> {
         let say = |e: nix::Error| Stop::from(std::io::Error::from(e));
         mount(Some(dir), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(say)?;
-        let shared = Self(dir.to_owned());
+        let shared = Self {
+            dir: dir.to_owned(),
+            home: pod.home.clone(),
+        };
         mount(None::<&str>, dir, None::<&str>, MsFlags::MS_SHARED, None::<&str>).map_err(say)?;
         Ok(shared)
     }
@@ -219,7 +238,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+        let _ = umount2(&self.dir, MntFlags::MNT_DETACH);
+        let _ = std::fs::remove_dir_all(&self.home);
     }
 }
 
