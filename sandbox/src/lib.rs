@@ -18,6 +18,7 @@ mod error;
 mod executor;
 mod filters;
 mod launch;
+mod mounts;
 mod observe;
 pub mod pod;
 mod probe;

@@ -4,14 +4,15 @@
 //! host, the image may lie in a directory that the container's ids cannot traverse, the library sees no cgroup
 //! hierarchy (they are ours), and a supervisor that waits for hours can name no file of the host.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use nix::mount::{MntFlags, MsFlags};
 use nix::sched::CloneFlags;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{MountAttrFlags, MoveMountFlags};
 
 use crate::error::{Layer, SandboxError};
+use crate::mounts::{clone_tree, tmpfs};
 use crate::spec::{Identity, NOBODY};
 
 /// The image, in the worker's tree.
@@ -50,7 +51,11 @@ pub(crate) fn enter(rootfs: &Path, program: &str, identity: Identity) -> Result<
     }
     // Only now: in a chroot `/` may be a directory like any other, and propagation is a matter of mounts.
     make_private().map_err(step("making the mount tree private"))?;
-    let tmpfs = tmpfs().map_err(step("making a tmpfs"))?;
+    let tmpfs = tmpfs(
+        SIZE,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
+    .map_err(step("making a tmpfs"))?;
     for dir in [
         "proc",
         "dev",
@@ -139,23 +144,6 @@ fn leave_chroot() {
 fn make_private() -> rustix::io::Result<()> {
     use rustix::mount::MountPropagationFlags;
     rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-}
-
-fn clone_tree(path: impl rustix::path::Arg, recursive: bool) -> rustix::io::Result<OwnedFd> {
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    if recursive {
-        flags |= OpenTreeFlags::AT_RECURSIVE;
-    }
-    rustix::mount::open_tree(rustix::fs::CWD, path, flags)
-}
-
-fn tmpfs() -> rustix::io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_set_string(&context, "size", SIZE)?;
-    rustix::mount::fsconfig_set_string(&context, "mode", "755")?;
-    rustix::mount::fsconfig_create(&context)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 fn attach(tree: BorrowedFd<'_>, at: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {

@@ -147,7 +147,7 @@ impl Container {
             volatile,
             prepare,
         });
-        let (done, in_flight) = work(&shared, &request, &streams.theirs, &theirs).await?;
+        let (done, in_flight) = work(&shared, &request, &streams.theirs, Some(&theirs)).await?;
         drop(theirs);
         let child = shared
             .exits
@@ -325,14 +325,9 @@ impl Container {
             process: self.exec_file(id),
             console: streams.console_path(),
         });
-        // The worker needs no pipe of ours: the program runs when it answers.
-        let unused = io::nowhere()?;
-        let [unused, ..] = unused.fds();
-        let unused = unused
-            .try_clone_to_owned()
-            .map_err(|error| failed("making a pipe", error))?;
         let joining = self.joining.read().await;
-        let joined = work(&self.shared, &request, &streams.theirs, &unused).await;
+        // No pipe of ours goes along: the program runs when the worker answers.
+        let joined = work(&self.shared, &request, &streams.theirs, None).await;
         let joined = joined.and_then(|(done, in_flight)| {
             let child = self.shared.exits.watch(done.pid, &in_flight);
             Ok((done, child.map_err(|error| failed("watching the exec", error))?))
@@ -621,12 +616,13 @@ async fn work(
     shared: &Shared,
     request: &Request,
     streams: &Theirs,
-    status: &OwnedFd,
+    status: Option<&OwnedFd>,
 ) -> Result<(Done, InFlight)> {
     use std::os::fd::AsFd;
     let io = |error: std::io::Error| failed("starting a worker", error);
     let in_flight = shared.exits.in_flight();
-    let spawned = container::spawn(&shared.program, request, streams.fds(), status.as_fd()).map_err(io)?;
+    let status = status.map(AsFd::as_fd);
+    let spawned = container::spawn(&shared.program, request, streams.fds(), status).map_err(io)?;
     let child = shared.exits.watch_fd(spawned.pid, spawned.pidfd).map_err(io)?;
     spawned.answer.set_nonblocking(true).map_err(io)?;
     let answer = tokio::net::UnixStream::from_std(spawned.answer).map_err(io)?;

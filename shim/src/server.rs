@@ -1,6 +1,6 @@
 //! The server at a socket, as the action `start` sees it: whether it answers, who it is, who else may speak to it.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -16,6 +16,14 @@ pub struct Server(Pid);
 
 fn path(address: &str) -> &Path {
     Path::new(address.strip_prefix("unix://").unwrap_or(address))
+}
+
+/// Takes away a socket, and nothing that is not one.
+pub fn remove_socket(address: &str) {
+    let path = path(address);
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// Checks that a socket can have that name, which shows in the server only, where nobody hears of it.

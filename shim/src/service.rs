@@ -102,7 +102,7 @@ impl Shim for Service {
         // A shim that containerd is not told of would stay for ever. That of the pod's other containers is known.
         if ready.is_err() && !of_another {
             server.kill();
-            remove_socket(&address);
+            server::remove_socket(&address);
         }
         ready.map(|()| address)
     }
@@ -118,7 +118,7 @@ impl Shim for Service {
             )));
         }
         if let Ok(address) = std::fs::read_to_string(ADDRESS) {
-            remove_socket(&address);
+            server::remove_socket(&address);
         }
         container::remove(&bundle)
             .map_err(|left| Error::Other(format!("something of {} is left: {left}", self.id)))?;
@@ -131,7 +131,7 @@ impl Shim for Service {
 
     async fn wait(&mut self) {
         self.exit.wait().await;
-        remove_socket(&self.socket);
+        server::remove_socket(&self.socket);
         // The server waits for calls that are still being answered. There is nothing left that one could be about.
         std::thread::spawn(|| {
             std::thread::sleep(CALLS_END_WITHIN);
@@ -173,15 +173,6 @@ impl Shim for Service {
 /// The mode that the program's name says.
 fn called_as() -> Hardening {
     Hardening::of_program(std::env::args_os().next().as_deref())
-}
-
-/// Takes away a socket, and nothing that is not one.
-fn remove_socket(address: &str) {
-    use std::os::unix::fs::FileTypeExt;
-    let path = Path::new(address.strip_prefix("unix://").unwrap_or(address));
-    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 /// The pod that a container belongs to. Only the annotations are read: the spec may be large.

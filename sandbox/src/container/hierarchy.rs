@@ -11,11 +11,10 @@ use nix::mount::{MntFlags, MsFlags};
 use nix::sched::CloneFlags;
 use oci_spec::runtime::Spec;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, MoveMountFlags};
 
 use crate::cgroup::PodCgroup;
+use crate::mounts::clone_tree;
 
 /// Where hierarchies are.
 pub(super) const PLACE: &str = "/sys/fs/cgroup";
@@ -110,8 +109,7 @@ pub(super) struct Trees(Vec<(Option<String>, OwnedFd)>);
 /// Opens them, while the hierarchies can still be seen.
 pub(super) fn open(cgroup: &PodCgroup, wanted: Wanted) -> Result<Trees, String> {
     let trees = cgroup.visible().into_iter().map(|(name, path)| {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = rustix::mount::open_tree(rustix::fs::CWD, &path, flags)?;
+        let tree = clone_tree(&path, false)?;
         crate::sys::set_mount_attributes(&tree, attributes(wanted))?;
         Ok((name, tree))
     });
@@ -213,12 +211,9 @@ pub(super) fn directory(parent: &OwnedFd, name: &str) -> rustix::io::Result<Owne
     )
 }
 
+/// A small tmpfs, for mount points.
 pub(super) fn tmpfs() -> rustix::io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_set_string(&context, "mode", "755")?;
-    rustix::mount::fsconfig_set_string(&context, "size", "65536")?;
-    rustix::mount::fsconfig_create(&context)?;
-    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    crate::mounts::tmpfs("65536", MountAttrFlags::empty())
 }
 
 /// Mounts on a container's root count no setuid file and no device, whatever its image holds.

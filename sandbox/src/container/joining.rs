@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 use nix::sched::CloneFlags;
 use nix::unistd::{Gid, Uid};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
-use rustix::fs::CWD;
-use rustix::mount::OpenTreeFlags;
 
 use super::hierarchy::{self, PLACE};
 use super::{Exec, Places, userns, volumes};
+use crate::mounts::clone_tree;
 
 /// The namespaces that a container may share with the host, or with others.
 const SHARED: [(&str, LinuxNamespaceType); 4] = [
@@ -101,8 +100,7 @@ fn pack(
     write(&process, &read(&exec.process)?)?;
     let console = exec.console.as_deref().map(|socket| {
         give(socket, owner)?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = rustix::mount::open_tree(CWD, socket, flags)?;
+        let tree = clone_tree(socket, false)?;
         volumes::put(&tree, over, "console")?;
         Ok::<_, std::io::Error>(place.join("console"))
     });

@@ -1,15 +1,16 @@
 //! The shim's side of a worker: start it, give it its request, read its answer.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use rustix::mount::{MountAttrFlags, OpenTreeFlags};
+use rustix::mount::MountAttrFlags;
 use rustix::process::{Pid, PidfdFlags};
 
 use super::{Done, Request};
 use crate::control::{self, DESCRIPTORS};
+use crate::mounts::clone_tree;
 
 /// The hidden word that makes a process of ours a worker for containers.
 pub(super) const WORKER: &str = "sandbox-container";
@@ -27,9 +28,8 @@ pub struct Worker(OwnedFd);
 /// # Errors
 /// The kernel is older than 5.12, or the caller may not mount.
 pub fn own_program() -> std::io::Result<Worker> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let own = std::fs::read_link("/proc/self/exe")?;
-    let tree = rustix::mount::open_tree(rustix::fs::CWD, &own, flags)?;
+    let tree = clone_tree(&own, false)?;
     crate::sys::set_mount_attributes(
         &tree,
         MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID,
@@ -61,7 +61,8 @@ pub struct Spawned {
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Starts a worker and gives it its request. `stdio` and `status` become the new process's.
+/// Starts a worker and gives it its request. `stdio` becomes the new process's; through `status` PID 1 says what it does
+/// before its program begins.
 ///
 /// # Errors
 /// No process or descriptor can be had, or the request is too long.
@@ -69,7 +70,7 @@ pub fn spawn(
     program: &Worker,
     request: &Request,
     stdio: [BorrowedFd<'_>; 3],
-    status: BorrowedFd<'_>,
+    status: Option<BorrowedFd<'_>>,
 ) -> std::io::Result<Spawned> {
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(format!("/proc/self/fd/{}", program.0.as_raw_fd()))
@@ -86,7 +87,8 @@ pub fn spawn(
     let raw = Pid::from_raw(pid).ok_or(std::io::ErrorKind::NotFound)?;
     let pidfd = rustix::process::pidfd_open(raw, PidfdFlags::empty())?;
     let [stdin, stdout, stderr] = stdio;
-    let fds: [BorrowedFd<'_>; DESCRIPTORS] = [stdin, stdout, stderr, status];
+    // The transport always carries as many; a worker that makes no first process looks at three.
+    let fds: [BorrowedFd<'_>; DESCRIPTORS] = [stdin, stdout, stderr, status.unwrap_or(stderr)];
     control::send_request(&ours, request, &fds)?;
     ours.shutdown(std::net::Shutdown::Write)?;
     Ok(Spawned {
@@ -112,10 +114,4 @@ pub fn parse_reply(body: &[u8]) -> Result<Done, Failed> {
 /// `/dev/null`, for a stream that nobody wants.
 pub(super) fn null() -> std::io::Result<OwnedFd> {
     Ok(File::options().read(true).write(true).open("/dev/null")?.into())
-}
-
-impl AsFd for Worker {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }

@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::MntFlags;
 use nix::sched::CloneFlags;
-use rustix::fs::CWD;
-use rustix::mount::{MountAttrFlags, MountPropagationFlags, OpenTreeFlags};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 
 use super::hierarchy::{self, Host};
 use super::idmap::IdMap;
 use super::userns;
-
-const CLONE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC);
+use crate::mounts::clone_tree;
 
 /// Mounts an overlay on `target` whose lower directories have mapped ids; its upper one has those of the container
 /// already. `mount` is given the lower directories as they are to be used and the place to mount the overlay on. It is
@@ -31,7 +29,7 @@ pub fn mount_mapped_overlay(
     };
     let user = userns::make(map)?;
     let layers = lower.iter().map(|dir| {
-        let tree = rustix::mount::open_tree(CWD, *dir, CLONE)
+        let tree = clone_tree(*dir, false)
             .map_err(|error| format!("a layer of the root: {}: {error}", dir.display()))?;
         map_ids(&tree, &user, MountAttrFlags::MOUNT_ATTR_RDONLY, false, dir)?;
         Ok(tree)
@@ -55,7 +53,7 @@ pub fn mount_mapped_overlay(
         .map(|number| target.join(number.to_string()))
         .collect();
     mount(&lower, &place)?;
-    let root = rustix::mount::open_tree(CWD, &place, CLONE).map_err(step("taking it"))?;
+    let root = clone_tree(&place, false).map_err(step("taking it"))?;
     host.reenter()?;
     hierarchy::attach_at(&root, target).map_err(step("putting it in place"))
 }
@@ -67,8 +65,7 @@ pub fn mount_mapped_overlay(
 pub fn map_mounted(target: &Path, map: &IdMap) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("mapping the ids of the root: {error}");
     let user = userns::make(map)?;
-    let tree = rustix::mount::open_tree(CWD, target, CLONE | OpenTreeFlags::AT_RECURSIVE)
-        .map_err(|error| failed(&error))?;
+    let tree = clone_tree(target, true).map_err(|error| failed(&error))?;
     map_ids(&tree, &user, MountAttrFlags::empty(), true, target)?;
     nix::mount::umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
         .map_err(|error| failed(&error))?;

@@ -29,7 +29,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::Spec;
+use oci_spec::runtime::{LinuxNamespace, Spec};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::PodCgroup;
@@ -107,8 +107,6 @@ pub struct Done {
 pub struct Record {
     /// Its control groups.
     pub cgroup: PodCgroup,
-    /// As [`Create::confined`].
-    pub confined: bool,
     /// As [`Create::volatile`].
     #[serde(default)]
     pub volatile: Option<PathBuf>,
@@ -150,6 +148,15 @@ impl Places {
     fn library(&self) -> PathBuf {
         self.state.join("library")
     }
+}
+
+/// The namespaces that a spec lists.
+fn namespaces(spec: &Spec) -> impl Iterator<Item = &LinuxNamespace> {
+    let linux = spec.linux().as_ref();
+    linux
+        .and_then(|linux| linux.namespaces().as_ref())
+        .into_iter()
+        .flatten()
 }
 
 /// True for an id that can be a name in a directory.
@@ -210,8 +217,8 @@ pub fn start(bundle: &Path, id: &str) -> std::io::Result<()> {
     UnixStream::connect(short)?.write_all(b"start container")
 }
 
-/// Reads what PID 1 said between its creation and its `execve`: the Landlock ABI in force. Blocks until then, so read
-/// the pipe to its end first where that matters.
+/// Takes the Landlock ABI in force from what PID 1 said between its creation and its `execve`: all that came through the
+/// pipe, whose end is the `execve` itself.
 ///
 /// # Errors
 /// The sentence in which it said why it could not begin.

@@ -115,11 +115,7 @@ pub(super) fn root_is_there(spec: &Spec) -> Result<(), String> {
 
 /// Checks that the namespaces that a container is to join are there: the library says no more than that something is not.
 pub(super) fn joins_what_is_there(spec: &Spec) -> Result<(), String> {
-    let listed = spec
-        .linux()
-        .as_ref()
-        .and_then(|linux| linux.namespaces().as_ref());
-    for namespace in listed.into_iter().flatten() {
+    for namespace in super::namespaces(spec) {
         if let Some(path) = namespace.path()
             && let Err(error) = std::fs::metadata(path)
         {

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use oci_spec::runtime::Spec;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use crate::pod::mount;
+
 /// A bind mount and what it shall be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
@@ -63,8 +65,7 @@ pub(super) fn take(spec: &mut Spec) -> Vec<Wanted> {
     let mounts = spec.mounts().iter().flatten();
     let wanted = mounts.filter_map(|mount| {
         let options = mount.options().as_deref().unwrap_or_default();
-        let bind =
-            mount.typ().as_deref() == Some("bind") || options.iter().any(|o| o == "bind" || o == "rbind");
+        let bind = mount::kind(mount) == mount::Kind::Bind;
         // The last one said counts.
         let (kind, recursive) = options
             .iter()

@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::CloneFlags;
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{MountAttrFlags, OpenTreeFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::MountAttrFlags;
 
 use super::hierarchy::{self, PLACE};
 use super::idmap::IdMap;
 use super::userns;
+use crate::mounts::clone_tree;
+use crate::pod::mount::{Kind, kind};
 
 /// Whose ids a mount has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +47,8 @@ struct Volume {
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     volumes: Vec<Volume>,
+    /// The mappings of the spec's user namespace, which it may leave out where it names an existing one.
+    pub(super) map: Option<IdMap>,
     /// The container's user namespace, where it is not the host's.
     user: Option<OwnedFd>,
     /// The other namespaces that it joins: the paths in the spec are those of these descriptors.
@@ -53,18 +57,10 @@ pub(super) struct Volumes {
 
 /// True for a container with a user namespace of its own, or of its pod.
 pub(super) fn has_user_namespace(spec: &Spec) -> bool {
-    let namespaces = spec
-        .linux()
-        .as_ref()
-        .and_then(|linux| linux.namespaces().as_ref());
-    namespaces
-        .into_iter()
-        .flatten()
-        .any(|namespace| namespace.typ() == LinuxNamespaceType::User)
+    super::namespaces(spec).any(|namespace| namespace.typ() == LinuxNamespaceType::User)
 }
 
-/// The mappings of a spec's user namespace, which it may leave out where it names an existing one.
-pub(super) fn map_of_spec(spec: &Spec) -> Result<Option<IdMap>, String> {
+fn map_of_spec(spec: &Spec) -> Result<Option<IdMap>, String> {
     let Some(linux) = spec.linux() else {
         return Ok(None);
     };
@@ -79,12 +75,13 @@ pub(super) fn take(spec: &mut Spec) -> Result<Volumes, String> {
     let volumes = take_mounts(spec, in_user_namespace)?;
     let mut taken = Volumes {
         volumes,
+        map,
         ..Volumes::default()
     };
     if in_user_namespace && let Some(linux) = spec.linux_mut().as_mut() {
         for namespace in linux.namespaces_mut().iter_mut().flatten() {
             let is_user = namespace.typ() == LinuxNamespaceType::User;
-            let fd: OwnedFd = match (namespace.path(), &map) {
+            let fd: OwnedFd = match (namespace.path(), &taken.map) {
                 (Some(path), _) => std::fs::File::open(path)
                     .map_err(|error| format!("linux.namespaces: {}: {error}", path.display()))?
                     .into(),
@@ -167,7 +164,7 @@ fn take_mounts(spec: &mut Spec, in_user_namespace: bool) -> Result<Vec<Volume>, 
         let failed = |why: &str| format!("mounts[{}]: {why}", mount.destination().display());
         let options = mount.options().as_deref().unwrap_or_default();
         let has = |name: &str| options.iter().any(|option| option == name);
-        let bind = mount.typ().as_deref() == Some("bind") || has("bind") || has("rbind");
+        let bind = kind(mount) == Kind::Bind;
         let own = IdMap::of_spec(mount.uid_mappings().as_deref(), mount.gid_mappings().as_deref())
             .map_err(|why| failed(&why))?;
         let ids = match own {
@@ -262,13 +259,7 @@ impl Volumes {
 
 fn clone(volume: &Volume, user: Option<&OwnedFd>) -> Result<OwnedFd, String> {
     let source = volume.source.display();
-    let below = if volume.recursive {
-        OpenTreeFlags::AT_RECURSIVE
-    } else {
-        OpenTreeFlags::empty()
-    };
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | below;
-    let tree = rustix::mount::open_tree(CWD, &volume.source, flags)
+    let tree = clone_tree(&volume.source, volume.recursive)
         .map_err(|error| format!("mounts[{}]: {source}: {error}", volume.destination.display()))?;
     if let Some(user) = user {
         crate::sys::map_mount_ids(&tree, user.as_fd(), MountAttrFlags::empty(), volume.all).map_err(|error| {

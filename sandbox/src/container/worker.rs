@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -121,10 +121,8 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
     let (resources, seccomp, score) = prepare::take_around(&mut spec);
     let wanted = hierarchy::take_mount(&mut spec);
     let propagations = propagation::take(&mut spec);
-    let asked = volumes::map_of_spec(&spec)?;
     let volumes = volumes::take(&mut spec)?;
     volumes.join_first(&mut spec)?;
-    let writable = crate::pod::writable(&spec);
     set_root(&mut spec, &places);
     prepare::root_is_there(&spec)?;
     prepare::joins_what_is_there(&spec)?;
@@ -133,7 +131,7 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
     cwd::make(
         &places.rootfs,
         &directory,
-        asked.as_ref().and_then(IdMap::root_outside),
+        volumes.map.as_ref().and_then(IdMap::root_outside),
     );
     let uid = process.user().uid();
     let steps = prepare::steps(process, seccomp.as_ref(), create.confined)?;
@@ -153,27 +151,14 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
     phases.end("prepare");
     let streams = volumes.has_user_namespace().then(|| copies(&fds)).transpose()?;
     let [stdin, stdout, stderr, status] = fds;
-    let confinement = Confinement {
-        program: steps.program,
-        lifeline: None,
-        entrances: Arc::default(),
-        landlock: create
-            .confined
-            .then(|| Arc::new(Policy::of_a_container(&writable))),
-        filters: Arc::new(steps.filters),
-        capabilities: steps.capabilities,
-        status: Arc::new(status),
-    };
-    let mut builder = ContainerBuilder::new(create.id.clone(), SyscallType::Linux)
-        .with_root_path(places.library())
-        .map_err(|error| chain(&error))?
-        .with_executor(confinement)
-        .with_stdin(stdin)
-        .with_stdout(stdout)
-        .with_stderr(stderr);
-    if let Some(console) = &create.console {
-        builder = builder.with_console_socket(Some(console));
-    }
+    let confinement = confinement(steps, create.confined.then_some(&spec), Arc::new(status));
+    let builder = builder(
+        &create.id,
+        places.library(),
+        confinement,
+        [stdin, stdout, stderr],
+        create.console.as_deref(),
+    )?;
     let container = builder
         .as_init(places.bundle())
         .with_systemd(false)
@@ -186,7 +171,7 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
     let finish = || {
         host.reenter()?;
         if let Some(streams) = &streams {
-            userns::settle(pid, asked.as_ref(), streams, uid)?;
+            userns::settle(pid, volumes.map.as_ref(), streams, uid)?;
         }
         if let Some(resources) = &resources {
             cgroup.apply(resources).map_err(|error| error.to_string())?;
@@ -221,7 +206,6 @@ fn make_cgroup(create: &Create, places: &Places, spec: &Spec) -> Result<PodCgrou
     let record = |cgroup: &PodCgroup| {
         let record = Record {
             cgroup: cgroup.clone(),
-            confined: create.confined,
             volatile: create.volatile.clone(),
         };
         serde_json::to_vec(&record)
@@ -278,27 +262,14 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
     // The program runs when the library returns, so what it says can be read here.
     let (said, status) = super::status_pipe().map_err(|error| failed("making a pipe")(&error))?;
     let status = Arc::new(status);
-    let confinement = Confinement {
-        program: steps.program,
-        lifeline: None,
-        entrances: Arc::default(),
-        landlock: exec
-            .confined
-            .then(|| Arc::new(Policy::of_a_container(&crate::pod::writable(&spec)))),
-        filters: Arc::new(steps.filters),
-        capabilities: steps.capabilities,
-        status: status.clone(),
-    };
-    let mut builder = ContainerBuilder::new(exec.id.clone(), SyscallType::Linux)
-        .with_root_path(library)
-        .map_err(|error| chain(&error))?
-        .with_executor(confinement)
-        .with_stdin(stdin)
-        .with_stdout(stdout)
-        .with_stderr(stderr);
-    if let Some(console) = &console {
-        builder = builder.with_console_socket(Some(console));
-    }
+    let confinement = confinement(steps, exec.confined.then_some(&spec), status.clone());
+    let builder = builder(
+        &exec.id,
+        library,
+        confinement,
+        [stdin, stdout, stderr],
+        console.as_deref(),
+    )?;
     let built = builder
         .as_tenant()
         .with_process(Some(&process_file))
@@ -309,7 +280,7 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
     let mut text = String::new();
     let _ = std::fs::File::from(said).take(4096).read_to_string(&mut text);
     let landlock_abi = super::parse_status(&text)?;
-    let root = std::path::PathBuf::from(format!("/proc/{init}/root"));
+    let root = PathBuf::from(format!("/proc/{init}/root"));
     let pid = built
         .map_err(|error| cwd::explain(plain(&error), &root, process.cwd()))?
         .as_raw();
@@ -319,6 +290,41 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
         landlock_abi,
         warnings,
         phases: phases.done,
+    })
+}
+
+/// What the executor does in a process, the first one or one that joins. A spec comes along where it is to be confined.
+fn confinement(steps: prepare::Steps, confined: Option<&Spec>, status: Arc<OwnedFd>) -> Confinement {
+    let policy = |spec: &Spec| Arc::new(Policy::of_a_container(&crate::pod::writable(spec)));
+    Confinement {
+        program: steps.program,
+        lifeline: None,
+        entrances: Arc::default(),
+        landlock: confined.map(policy),
+        filters: Arc::new(steps.filters),
+        capabilities: steps.capabilities,
+        status,
+    }
+}
+
+/// What the library is told of every process.
+fn builder(
+    id: &str,
+    library: PathBuf,
+    confinement: Confinement,
+    [stdin, stdout, stderr]: [OwnedFd; 3],
+    console: Option<&Path>,
+) -> Result<ContainerBuilder, String> {
+    let builder = ContainerBuilder::new(id.to_owned(), SyscallType::Linux)
+        .with_root_path(library)
+        .map_err(|error| chain(&error))?
+        .with_executor(confinement)
+        .with_stdin(stdin)
+        .with_stdout(stdout)
+        .with_stderr(stderr);
+    Ok(match console {
+        Some(console) => builder.with_console_socket(Some(console)),
+        None => builder,
     })
 }
 
@@ -385,12 +391,5 @@ fn plain(error: &dyn std::error::Error) -> String {
 
 /// True where a container has a PID namespace of its own, so that its end is the end of everything in it.
 pub fn has_own_pid_namespace(spec: &Spec) -> bool {
-    let namespaces = spec
-        .linux()
-        .as_ref()
-        .and_then(|linux| linux.namespaces().as_ref());
-    namespaces
-        .into_iter()
-        .flatten()
-        .any(|ns| ns.typ() == LinuxNamespaceType::Pid && ns.path().is_none())
+    super::namespaces(spec).any(|ns| ns.typ() == LinuxNamespaceType::Pid && ns.path().is_none())
 }

@@ -20,7 +20,7 @@
 mod exec;
 mod harden;
 mod host;
-mod mount;
+pub(crate) mod mount;
 mod refusal;
 pub mod refuse;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use oci_spec::runtime::Mount;
 
 /// What a mount puts into the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A path of the node.
     Bind,
     /// The process file system.
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of a mount. An option `bind` or `rbind` makes it a bind whatever its type says, as for the container library.
-pub(super) fn kind(mount: &Mount) -> Kind {
+pub(crate) fn kind(mount: &Mount) -> Kind {
     let typ = mount.typ().as_deref();
     if typ == Some("bind") || options(mount).any(|option| matches!(option, "bind" | "rbind")) {
         return Kind::Bind;
