@@ -7,10 +7,14 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-use sandglass_run::protocol::{ArtifactEnd, EntryStart, Exit, Job, Observed};
+use sandglass_run::name::{MAX_DEPTH, MAX_NAME_BYTES};
+use sandglass_run::protocol::{
+    ArtifactBounds, ArtifactEnd, EntryStart, Exit, Job, Observed, PROTOCOL_VERSION,
+};
 use sandglass_run::session::outer::Session;
 use sandglass_run::{
-    Artifact, Capture, FromRunner, Input, InputSource, Isolation, Message, Skipped, Stream, ToRunner,
+    Artifact, Capture, FromRunner, Input, InputSource, Isolation, Language, Limits, Message, Skipped, Stream,
+    ToRunner,
 };
 use tokio::time::Instant;
 
@@ -45,6 +49,39 @@ pub struct Staging {
     pub script: Option<(String, Vec<u8>)>,
     /// The inputs.
     pub inputs: Vec<Input>,
+}
+
+impl Staging {
+    /// The job that a run's limits make, with its script and inputs. `memory_bytes` is what interpreters are told of the
+    /// limit; absent where there is none.
+    pub fn new(
+        (language, args): (Language, Vec<String>),
+        limits: &Limits,
+        memory_bytes: Option<u64>,
+        script: Option<(String, Vec<u8>)>,
+        inputs: Vec<Input>,
+    ) -> Self {
+        let entries = inputs.len() + usize::from(script.is_some());
+        let job = Job {
+            protocol: PROTOCOL_VERSION,
+            language,
+            args,
+            wall_ms: u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX),
+            output_cap_bytes: limits.output_bytes,
+            artifacts: ArtifactBounds {
+                max_count: limits.artifacts_max,
+                max_bytes_total: limits.artifacts_bytes,
+                max_depth: MAX_DEPTH as u32,
+                max_name_bytes: MAX_NAME_BYTES as u32,
+            },
+            cpus: limits.cpus,
+            memory_bytes,
+            env: std::collections::BTreeMap::new(),
+            // Admission keeps this far below.
+            entries: u32::try_from(entries).unwrap_or(u32::MAX),
+        };
+        Self { job, script, inputs }
+    }
 }
 
 /// What the conversation brought.

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandglass_image::{Held, Image};
-use sandglass_run::name::{MAX_DEPTH, MAX_NAME_BYTES};
-use sandglass_run::protocol::{ArtifactBounds, Job, PROTOCOL_VERSION};
 use sandglass_run::report::REPORT_SCHEMA;
 use sandglass_run::{Language, Limits, Report, Request, RunError, Usage, Waiver};
 use sandglass_sandbox::{Ended, Finding, Launch, Sandbox, SandboxError};
@@ -262,34 +260,20 @@ fn launch(request: &Request, state_root: &Path, rootfs: &Path) -> Result<(Sandbo
 
 /// Turns the request into the job, and takes script and inputs out of it.
 fn staging(request: &mut Request) -> Staging {
-    let limits = &request.limits;
     let script = (request.language != Language::Exec).then(|| {
         (
             std::mem::take(&mut request.script_name),
             std::mem::take(&mut request.script),
         )
     });
-    let inputs = std::mem::take(&mut request.inputs);
-    let entries = inputs.len() + usize::from(script.is_some());
-    let job = Job {
-        protocol: PROTOCOL_VERSION,
-        language: request.language,
-        args: std::mem::take(&mut request.args),
-        wall_ms: u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX),
-        output_cap_bytes: limits.output_bytes,
-        artifacts: ArtifactBounds {
-            max_count: limits.artifacts_max,
-            max_bytes_total: limits.artifacts_bytes,
-            max_depth: MAX_DEPTH as u32,
-            max_name_bytes: MAX_NAME_BYTES as u32,
-        },
-        cpus: limits.cpus,
-        memory_bytes: (!request.waivers.contains(&Waiver::Memory)).then_some(limits.memory_bytes),
-        env: std::collections::BTreeMap::new(),
-        // Admission keeps this far below.
-        entries: u32::try_from(entries).unwrap_or(u32::MAX),
-    };
-    Staging { job, script, inputs }
+    let memory = !request.waivers.contains(&Waiver::Memory);
+    Staging::new(
+        (request.language, std::mem::take(&mut request.args)),
+        &request.limits,
+        memory.then_some(request.limits.memory_bytes),
+        script,
+        std::mem::take(&mut request.inputs),
+    )
 }
 
 /// Everything that is known when a run is over.

@@ -9,8 +9,7 @@ use sandglass_driver::outcome::{Facts, Stop, decide};
 use sandglass_driver::outdir::StoreError;
 use sandglass_driver::phase::Phases;
 use sandglass_driver::{Cancel, Events, OutDir};
-use sandglass_run::name::{MAX_DEPTH, MAX_NAME_BYTES};
-use sandglass_run::protocol::{ArtifactBounds, Job, Observed, PROTOCOL_VERSION};
+use sandglass_run::protocol::Observed;
 use sandglass_run::report::REPORT_SCHEMA;
 use sandglass_run::{Input, InputSource, Isolation, Report, RunError, RunId, Status, Stream, Usage};
 
@@ -112,26 +111,14 @@ fn staging(plan: &mut Plan) -> Staging {
             source: InputSource::Bytes(bytes),
         })
         .collect();
-    let limits = &plan.limits;
-    let job = Job {
-        protocol: PROTOCOL_VERSION,
-        language: plan.language,
-        args: std::mem::take(&mut plan.args),
-        wall_ms: u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX),
-        output_cap_bytes: limits.output_bytes,
-        artifacts: ArtifactBounds {
-            max_count: limits.artifacts_max,
-            max_bytes_total: limits.artifacts_bytes,
-            max_depth: MAX_DEPTH as u32,
-            max_name_bytes: MAX_NAME_BYTES as u32,
-        },
-        cpus: limits.cpus,
-        memory_bytes: Some(limits.memory_bytes),
-        env: std::collections::BTreeMap::new(),
-        entries: u32::try_from(inputs.len() + 1).unwrap_or(u32::MAX),
-    };
-    let script = Some((plan.script.0.clone(), std::mem::take(&mut plan.script.1)));
-    Staging { job, script, inputs }
+    let script = (plan.script.0.clone(), std::mem::take(&mut plan.script.1));
+    Staging::new(
+        (plan.language, std::mem::take(&mut plan.args)),
+        &plan.limits,
+        Some(plan.limits.memory_bytes),
+        Some(script),
+        inputs,
+    )
 }
 
 /// What the runner saw. What it cannot see is not claimed: cases look for themselves.
