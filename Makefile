@@ -32,18 +32,28 @@ help: ## what there is to make
 # command=package: what the build calls, and the Debian package that has it.
 NEEDED := cc=build-essential c++=build-essential git=git python3=python3 pip3=python3-pip mvn=maven npm=npm unshare=util-linux
 
+# Debian packages, as root; anybody else is told which.
+define install
+if (( EUID )); then echo "Install these Debian packages first:" $(1) >&2; exit 1; fi
+echo "Installing" $(1) "…"
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
+endef
+
+# Those of a list of command=package whose command is not here.
+define need
+missing=()
+for pair in $(1); do
+  command -v "$${pair%%=*}" >/dev/null || missing+=("$${pair#*=}")
+done
+if (( $${#missing[@]} )); then
+$(call install,"$${missing[@]}")
+fi
+endef
+
 .PHONY: setup
 setup: ## install what the build needs and is not here (Debian packages, as root)
-	@missing=()
-	for pair in $(NEEDED); do
-	  command -v "$${pair%%=*}" >/dev/null || missing+=("$${pair#*=}")
-	done
-	if (( $${#missing[@]} )); then
-	  if (( EUID )); then echo "Install these Debian packages first: $${missing[*]}" >&2; exit 1; fi
-	  echo "Installing $${missing[*]} …"
-	  apt-get update -qq
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
-	fi
+	@$(call need,$(NEEDED))
 
 .PHONY: build
 build: ## the `sandglass` binary and the runner, static, release
@@ -143,11 +153,7 @@ bench: image $(if $(shell command -v go),$(RUNC)) ## one table beside bwrap, run
 	cargo run --locked --release -p sandglass-bench -- --sandglass $(SANDGLASS) $(if $(shell command -v go),--runc $(RUNC)) $(BENCH)
 
 $(RUNC):
-	@if ! pkg-config --exists libseccomp 2>/dev/null; then
-	  if (( EUID )); then echo "Install these Debian packages first: libseccomp-dev pkg-config" >&2; exit 1; fi
-	  apt-get update -qq
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libseccomp-dev pkg-config >/dev/null
-	fi
+	@pkg-config --exists libseccomp 2>/dev/null || { $(call install,libseccomp-dev pkg-config); }
 	export PATH="$$($(CURDIR)/conformance/stack/go.sh $(CURDIR)/target/stack/go):$$PATH"
 	cd conformance/bench/runc
 	CGO_ENABLED=1 go build -buildvcs=false -trimpath -tags seccomp -ldflags "-s -w" -o $@ github.com/opencontainers/runc

@@ -5,11 +5,7 @@ BENCH_CRUN ?= $(shell command -v crun)
 YOUKI := $(TOOLS)/bin/youki
 
 $(YOUKI):
-	@if ! pkg-config --exists libseccomp 2>/dev/null; then
-	  if (( EUID )); then echo "Install these Debian packages first: libseccomp-dev pkg-config" >&2; exit 1; fi
-	  apt-get update -qq
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libseccomp-dev pkg-config >/dev/null
-	fi
+	@pkg-config --exists libseccomp 2>/dev/null || { $(call install,libseccomp-dev pkg-config); }
 	# Outside of the workspace, whose settings ask for static programs: libseccomp is linked as distributions do.
 	cd / && cargo install --locked --quiet --root $(TOOLS) --target-dir $(TOOLS)/build youki@0.7.0 \
 	  --no-default-features --features v1,v2,seccomp

@@ -26,16 +26,7 @@ STACK_FLAGS ?=
 
 .PHONY: stack-setup
 stack-setup:
-	@missing=()
-	for pair in $(STACK_NEEDED); do
-	  command -v "$${pair%%=*}" >/dev/null || missing+=("$${pair#*=}")
-	done
-	if (( $${#missing[@]} )); then
-	  if (( EUID )); then echo "Install these Debian packages first: $${missing[*]}" >&2; exit 1; fi
-	  echo "Installing $${missing[*]} …"
-	  apt-get update -qq
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
-	fi
+	@$(call need,$(STACK_NEEDED))
 
 $(STACK_CONTAINERD) $(STACK_CRITOOLS) $(STACK_CNI) $(STACK_RUNSC): | stack-setup
 	@group=$(notdir $@)
