@@ -245,15 +245,5 @@ async fn look(
 }
 
 fn print(results: &Results, json: bool) -> Result<()> {
-    use std::io::Write;
-    let text = if json {
-        let mut text = serde_json::to_string_pretty(results).map_err(|e| BenchError::Setup(e.to_string()))?;
-        text.push('\n');
-        text
-    } else {
-        render::render(results)
-    };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(BenchError::doing("Printing the results"))
+    sandglass_figures::print(results, json, render::render).map_err(BenchError::doing("Printing the results"))
 }

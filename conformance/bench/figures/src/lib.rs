@@ -7,9 +7,11 @@ pub mod clock;
 pub mod host;
 pub mod interrupt;
 pub mod memory;
+pub mod output;
 pub mod sample;
 pub mod table;
 
 pub use budget::Budget;
 pub use interrupt::{Interrupt, Interrupted};
+pub use output::print;
 pub use sample::{Summary, median, ms, summary};
