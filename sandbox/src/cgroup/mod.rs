@@ -5,6 +5,7 @@
 //! module makes, joins, reads and removes them. Everything after [`Cgroup::create`] goes through directory
 //! descriptors, since by then the worker has left the host's mount tree.
 
+mod bus;
 mod files;
 mod host;
 mod leaf;

@@ -206,6 +206,15 @@ pub fn read_record(bundle: &Path) -> std::io::Result<Option<Record>> {
     }
 }
 
+/// Writes what is on disk of a container, in place of what was there: at no moment is there half of it, since a worker
+/// may be killed at any.
+fn write_record(places: &Places, record: &Record) -> std::io::Result<()> {
+    let body = serde_json::to_vec(record)?;
+    let new = places.state.join("record.new");
+    std::fs::write(&new, body)?;
+    std::fs::rename(new, places.record())
+}
+
 /// Lets the program of a created container begin. Does not block: PID 1 waits at the other end of the socket.
 ///
 /// # Errors
@@ -310,6 +319,28 @@ mod tests {
         let bundle = tempfile::tempdir().unwrap();
         assert_eq!(remove(bundle.path()), Ok(()));
         assert_eq!(read_record(bundle.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_record_is_there_as_a_whole_while_it_is_written_again() {
+        use std::io::Read;
+        let bundle = tempfile::tempdir().unwrap();
+        let places = Places::of(bundle.path());
+        std::fs::create_dir(&places.state).unwrap();
+        let mount = "31 30 0:27 / /cg rw - cgroup cgroup rw,cpu";
+        let mut record = Record {
+            cgroup: PodCgroup::plan(mount, None, "id", false).unwrap(),
+            volatile: None,
+        };
+        write_record(&places, &record).unwrap();
+        let mut before = std::fs::File::open(places.record()).unwrap();
+        let first = record.clone();
+        record.volatile = Some("/work".into());
+        write_record(&places, &record).unwrap();
+        assert_eq!(read_record(bundle.path()).unwrap(), Some(record));
+        let mut text = String::new();
+        before.read_to_string(&mut text).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), first);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn worker_main(prepare: Prepare) -> ExitCode {
         .and_then(|()| end_with_the_shim(&socket))
         .and_then(|()| control::receive_request::<Request>(&socket))
         .map_err(|error| format!("receiving the request: {error}"))
-        .and_then(|(request, fds)| serve(request, fds, prepare));
+        .and_then(|(request, fds)| serve(request, fds, prepare, &socket));
     let failed = answer.is_err();
     let told = serde_json::to_vec(&answer)
         .map_err(std::io::Error::other)
@@ -85,7 +85,12 @@ fn end_with_the_shim(socket: &UnixStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn serve(request: Request, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Result<Done, String> {
+fn serve(
+    request: Request,
+    fds: [OwnedFd; DESCRIPTORS],
+    prepare: Prepare,
+    shim: &UnixStream,
+) -> Result<Done, String> {
     // The shim's keeps others out of its files; a container has the usual one, unless its spec says another.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // The shim goes without huge pages, which double its memory; what runs in a container shall have them.
@@ -94,7 +99,7 @@ fn serve(request: Request, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Res
     nix::unistd::setgroups(&[]).map_err(|error| format!("giving up groups: {error}"))?;
     match request {
         Request::Create(create) => make(&create, fds, prepare),
-        Request::Exec(exec) => join(&exec, fds),
+        Request::Exec(exec) => join(&exec, fds, shim),
     }
 }
 
@@ -208,12 +213,10 @@ fn make_cgroup(create: &Create, places: &Places, spec: &Spec) -> Result<PodCgrou
             cgroup: cgroup.clone(),
             volatile: create.volatile.clone(),
         };
-        serde_json::to_vec(&record)
-            .map_err(std::io::Error::other)
-            .and_then(|body| std::fs::write(places.record(), body))
-            .map_err(|error| format!("writing the record: {error}"))
+        super::write_record(places, &record).map_err(|error| format!("writing the record: {error}"))
     };
-    // Written before anything is made, so that whoever comes after a kill finds it; and again with the parents.
+    // Written before anything is made, so that whoever comes after a kill finds it all; and again with what was made.
+    cgroup.foresee();
     record(&cgroup)?;
     cgroup.create().map_err(|error| error.to_string())?;
     record(&cgroup)?;
@@ -221,7 +224,7 @@ fn make_cgroup(create: &Create, places: &Places, spec: &Spec) -> Result<PodCgrou
     Ok(cgroup)
 }
 
-fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
+fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS], shim: &UnixStream) -> Result<Done, String> {
     let mut phases = Phases::new();
     let places = Places::of(&exec.bundle);
     let failed = |doing: &'static str| move |error: &dyn std::fmt::Display| format!("{doing}: {error}");
@@ -254,6 +257,8 @@ fn join(exec: &Exec, fds: [OwnedFd; DESCRIPTORS]) -> Result<Done, String> {
     if volumes::has_user_namespace(&spec) {
         userns::settle(init, None, &fds[..3], process.user().uid())?;
         let luggage = joining::enter(exec, &places, init)?;
+        // The kernel forgot it with the change of identity.
+        end_with_the_shim(shim).map_err(|error| failed("watching the shim")(&error))?;
         (library, process_file, console) = (luggage.library, luggage.process, luggage.console);
     }
     phases.end("prepare");

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::LinuxNamespaceType;
 
+/// The root's place in a bundle.
+const ROOT: &str = "rootfs";
+
 /// Whose a namespace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
@@ -15,21 +18,27 @@ pub enum Whose {
     Unknown,
 }
 
-/// The node, as far as a spec refers to it.
+/// The node and what containerd made there, as far as a spec refers to it.
 pub trait Host {
     /// Whose namespace of that kind the path leads to.
     fn whose(&self, kind: LinuxNamespaceType, path: &Path) -> Whose;
 
     /// Whether the path is a directory, not a link to one.
     fn is_directory(&self, path: &Path) -> bool;
+
+    /// Whether the path is the root that containerd mounts for the container.
+    fn is_root(&self, path: &Path) -> bool;
 }
 
-/// This machine.
+/// This machine, and the bundle of the container there.
 ///
 /// Its namespaces are those of the calling process and those of process 1: a node may itself run in namespaces of
 /// its own. So ask in a process that has entered no others.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Node;
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    /// The bundle, by the path that containerd gave.
+    pub bundle: PathBuf,
+}
 
 impl Host for Node {
     fn whose(&self, kind: LinuxNamespaceType, path: &Path) -> Whose {
@@ -39,6 +48,10 @@ impl Host for Node {
 
     fn is_directory(&self, path: &Path) -> bool {
         std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+    }
+
+    fn is_root(&self, path: &Path) -> bool {
+        path == Path::new(ROOT) || path == self.bundle.join(ROOT)
     }
 }
 
@@ -70,7 +83,7 @@ mod tests {
         use LinuxNamespaceType as T;
         for kind in [T::Pid, T::Ipc, T::Uts, T::Network, T::Mount, T::User, T::Cgroup] {
             let path = PathBuf::from(format!("/proc/{}/ns/{kind}", std::process::id()));
-            assert_eq!(Node.whose(kind, &path), Whose::Node, "{kind}");
+            assert_eq!(Node::default().whose(kind, &path), Whose::Node, "{kind}");
         }
     }
 
@@ -78,7 +91,7 @@ mod tests {
     fn what_is_no_namespace_of_the_node_is_somebody_elses() {
         // Any other file stands for a namespace of another pod: only the identity is compared.
         assert_eq!(
-            Node.whose(LinuxNamespaceType::Network, Path::new("/proc/self/status")),
+            Node::default().whose(LinuxNamespaceType::Network, Path::new("/proc/self/status")),
             Whose::Other
         );
     }
@@ -96,7 +109,36 @@ mod tests {
     #[test]
     fn a_namespace_that_cannot_be_looked_at_is_unknown() {
         let gone = Path::new("/proc/4194305/ns/net");
-        assert_eq!(Node.whose(LinuxNamespaceType::Network, gone), Whose::Unknown);
+        assert_eq!(
+            Node::default().whose(LinuxNamespaceType::Network, gone),
+            Whose::Unknown
+        );
+    }
+
+    #[test]
+    fn the_root_is_the_one_in_the_bundle_and_no_other() {
+        let node = Node {
+            bundle: "/run/containerd/tasks/c1".into(),
+        };
+        for path in ["rootfs", "rootfs/", "/run/containerd/tasks/c1/rootfs"] {
+            assert!(node.is_root(Path::new(path)), "{path}");
+        }
+        for path in [
+            "",
+            ".",
+            "root",
+            "rootfs/etc",
+            "../c1/rootfs",
+            "rootfs/../rootfs",
+            "/",
+            "/rootfs",
+            "/run/containerd/tasks/c1",
+            "/run/containerd/tasks/c2/rootfs",
+            "/run/containerd/tasks/c1/rootfs/etc",
+            "/run/containerd/tasks/c1/../c1/rootfs",
+        ] {
+            assert!(!node.is_root(Path::new(path)), "{path}");
+        }
     }
 
     #[test]
@@ -104,7 +146,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert!(Node.is_directory(dir.path()));
-        assert!(!Node.is_directory(&link));
+        assert!(Node::default().is_directory(dir.path()));
+        assert!(!Node::default().is_directory(&link));
     }
 }

@@ -4,12 +4,12 @@
 //! values, that becomes what is run:
 //!
 //! - [`check`] refuses a spec that asks for what a sandbox cannot be, with one sentence that names the field;
-//! - [`harden`] checks and then gives the rest the [table of controls](crate::spec), whatever the spec says;
+//! - [`harden()`] checks and then gives the rest the [table of controls](crate::spec), whatever the spec says;
 //! - [`exec_process`] does the same to a process that is started in the container later;
-//! - [`writable`] lists the paths that Landlock shall let it write.
+//! - [`writable()`] lists the paths that Landlock shall let it write.
 //!
-//! The two things that no spec tells (which namespaces are the node's, which volumes a pod has) are asked of a
-//! [`Host`]; [`Node`] is the one that looks.
+//! The three things that no spec tells (which namespaces are the node's, which volumes a pod has, where containerd
+//! mounts the root) are asked of a [`Host`]; [`Node`] is the one that looks.
 //!
 //! ```text
 //! spec ─ check ─ harden ──────────── worker ─ container

@@ -11,6 +11,7 @@ pub(super) const SANDBOX: &str = "5e4d3c2b1a";
 pub(super) const PODS: &str = "/var/lib/kubelet/pods/pod-uid-1";
 pub(super) const CRI_ROOT: &str = "/var/lib/containerd/io.containerd.grpc.v1.cri";
 pub(super) const CRI_STATE: &str = "/run/containerd/io.containerd.grpc.v1.cri";
+pub(super) const BUNDLE: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/c1";
 
 /// A node whose namespaces are those of process 1, and whose pod has the volumes `scratch` and `disk`.
 pub(super) struct Sample;
@@ -32,6 +33,13 @@ impl Host for Sample {
         ]
         .iter()
         .any(|volume| path == volumes.join(volume))
+    }
+
+    fn is_root(&self, path: &Path) -> bool {
+        let node = Node {
+            bundle: BUNDLE.into(),
+        };
+        node.is_root(path)
     }
 }
 
@@ -252,7 +260,7 @@ pub(super) fn lacking(from: Spec, part: &str) {
     let spec = edited(from, |spec| {
         spec.as_object_mut().unwrap().remove(part);
     });
-    let refusal = check(&spec, &Policy::default(), &Node).expect_err("the spec is to be refused");
+    let refusal = check(&spec, &Policy::default(), &Node::default()).expect_err("the spec is to be refused");
     assert_eq!(refusal.field, part);
     assert!(
         refusal.sentence.starts_with(&format!("{part} is missing")),

@@ -45,7 +45,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-async fn deleted(bench: &Bench, bundle: &Bundle) -> Outcome {
+/// Containers outlive their shim; `delete` then takes this one away, and everything with it.
+pub async fn deleted(bench: &Bench, bundle: &Bundle) -> Outcome {
     let output = bench.delete_action(bundle).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     holds(output.status.success(), || format!("delete: {said}"))?;
@@ -126,7 +127,7 @@ async fn shim_killed_during_create(bench: &mut Bench) -> Outcome {
 }
 
 /// The workers of a shim, by what they are called; a process that is being made is a copy of one, called alike.
-fn workers(shim: u32) -> Vec<u32> {
+pub fn workers(shim: u32) -> Vec<u32> {
     host::children(shim)
         .into_iter()
         .map(|(pid, _)| pid)
@@ -158,7 +159,12 @@ async fn worker_killed(bench: &mut Bench) -> Outcome {
     let (mut failed, mut made) = (0, 0);
     const STEPS: u32 = 30;
     for step in 0..STEPS {
-        let bundle = bench.bundle(&format!("a{step}"), &["sleep", "60"])?;
+        let name = format!("a{step}");
+        // The cgroup above is not there, and must not be left either.
+        let above = bench.cgroup(&format!("above-{name}"));
+        let bundle = bench
+            .bundle(&name, &["sleep", "60"])?
+            .edited(|spec| spec["linux"]["cgroupsPath"] = serde_json::json!(format!("{above}/{name}")));
         let pid = shim.pid;
         let killer = tokio::spawn(async move { kill_worker(pid, &[], took * step / (STEPS * 2)).await });
         let answer = shim.create(&bundle).await;
@@ -191,6 +197,12 @@ async fn worker_killed(bench: &mut Bench) -> Outcome {
             }
         }
         bench.nothing_of(&bundle)?;
+        let left: Vec<_> = host::hierarchies()
+            .into_iter()
+            .map(|(_, place)| place.join(above.trim_start_matches('/')))
+            .filter(|path| path.exists())
+            .collect();
+        holds(left.is_empty(), || format!("step {step}: left {left:?}"))?;
     }
     holds(failed >= STEPS / 5, || {
         format!("{failed} creates failed and {made} did not: nothing was shown")

@@ -3,7 +3,7 @@
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
-use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, host};
+use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, host, root};
 use crate::requests::refusal;
 use crate::trial;
 
@@ -253,6 +253,19 @@ const CASES: &[Case] = &[
         "windows is a section for another kind",
     ),
     case(
+        "root-elsewhere",
+        |spec| {
+            let root = root::shared().map(|root| root.display().to_string());
+            spec["root"]["path"] = json!(root.unwrap_or_default());
+        },
+        "which is not the root that containerd mounts",
+    ),
+    case(
+        "root-climbs",
+        |spec| spec["root"]["path"] = json!("rootfs/../rootfs"),
+        "root.path is \"rootfs/../rootfs\"",
+    ),
+    case(
         "personality",
         |spec| spec["linux"]["personality"] = json!({"domain": "LINUX"}),
         "linux.personality asks for hardware or a mode",
@@ -290,6 +303,10 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("what_contradicts_a_sandbox_is_refused_by_its_field", refused),
         trial("where_the_spec_alone_decides_the_same_is_taken", taken),
+        trial(
+            "the_root_in_the_bundle_may_be_named_by_its_whole_path",
+            whole_path,
+        ),
     ]
 }
 
@@ -316,6 +333,15 @@ async fn refused(bench: &mut Bench) -> Outcome {
         Vec::new(),
         "children: a refused spec needs no worker",
     )
+}
+
+async fn whole_path(bench: &mut Bench) -> Outcome {
+    let bundle = bench.bundle("a", &["true"])?;
+    let path = bundle.dir.join("rootfs").display().to_string();
+    let bundle = bundle.edited(|spec| spec["root"]["path"] = json!(path));
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    equal(shim.end(&bundle.id, "").await?, 0, "status")
 }
 
 async fn taken(bench: &mut Bench) -> Outcome {

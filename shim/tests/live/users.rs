@@ -1,13 +1,16 @@
 //! A container with a user namespace, which a spec may ask for: its root is nobody on the host.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
+use crate::common::bench::reap;
 use crate::common::bundle::Exec;
 use crate::common::host::field_of;
-use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, host};
+use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, holds, host, until};
+use crate::faults::{deleted, workers};
 use crate::requests::refusal;
 use crate::trial;
 
@@ -27,6 +30,10 @@ pub fn trials() -> Vec<Trial> {
         trial(
             "a_user_namespace_that_cannot_be_made_is_refused_with_the_reason",
             refused,
+        ),
+        trial(
+            "a_worker_that_went_into_a_user_namespace_ends_with_its_shim",
+            ends_with_the_shim,
         ),
     ]
 }
@@ -292,4 +299,66 @@ async fn refused(bench: &mut Bench) -> Outcome {
         bench.nothing_of(&wrong)?;
     }
     Ok(())
+}
+
+/// Waits for the worker of an exec, stops it where it is the container's root and at work on the process, and kills the
+/// shim. `None`, and nothing killed, where the worker was done before it could be stopped.
+fn stop_inside(shim: u32) -> Option<u32> {
+    let inside = format!("{FIRST} ");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let mut worker = None;
+    while Instant::now() < deadline {
+        // What it starts is called alike, and is younger.
+        let all = workers(shim);
+        worker = worker.or_else(|| all.iter().min().copied());
+        let Some(worker) = worker else { continue };
+        if !all.contains(&worker) {
+            return None;
+        }
+        if all.len() > 1 && host::status(worker, "Uid").starts_with(&inside) {
+            let pid = i32::try_from(worker)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw)?;
+            rustix::process::kill_process(pid, rustix::process::Signal::STOP).ok()?;
+            while host::status(worker, "State").starts_with(['R', 'S', 'D']) && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            // Stopped, it cannot notice by itself that the shim is gone.
+            let stopped = host::status(worker, "State").starts_with('T');
+            if stopped {
+                host::kill(shim);
+            }
+            return stopped.then_some(worker);
+        }
+    }
+    None
+}
+
+async fn ends_with_the_shim(bench: &mut Bench) -> Outcome {
+    let mut bundle = bundle(bench, "u")?;
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    bundle.stdout.until("done").await?;
+    for attempt in 0..50 {
+        let exec = Exec::new(bench, &bundle, &format!("e{attempt}"), &["sleep", "60"])?;
+        shim.add_exec(&bundle.id, &exec).await?;
+        let pid = shim.pid;
+        let stopping = tokio::task::spawn_blocking(move || stop_inside(pid));
+        let (answer, stopped) = tokio::join!(shim.start_process(&bundle.id, &exec.id), stopping);
+        let Some(worker) = stopped? else {
+            answer?;
+            shim.kill(&bundle.id, &exec.id, 9, false).await?;
+            shim.end(&bundle.id, &exec.id).await?;
+            continue;
+        };
+        holds(answer.is_err(), || "the exec was made".into())?;
+        shim.gone().await?;
+        until("the end of the worker", || {
+            reap();
+            host::proc(worker, "cmdline").is_empty()
+        })
+        .await?;
+        return deleted(bench, &bundle).await;
+    }
+    Err("no worker could be stopped in the user namespace: nothing was shown".into())
 }

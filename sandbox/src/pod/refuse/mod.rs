@@ -12,8 +12,6 @@ mod namespaces;
 mod process;
 mod sources;
 
-use std::path::Component;
-
 use oci_spec::runtime::{Hooks, Linux, Process, Spec};
 
 use super::refusal::shown;
@@ -32,7 +30,7 @@ pub fn check(spec: &Spec, policy: &Policy, host: &dyn Host) -> Result<(), Refusa
     let role = Role::of(spec);
     let (process, linux) = parts(spec)?;
     platform(spec)?;
-    root(spec, policy)?;
+    root(spec, host)?;
     hooks(spec)?;
     annotations::check(spec)?;
     linux::privileged(process, linux)?;
@@ -53,26 +51,21 @@ pub(super) fn parts(spec: &Spec) -> Result<(&Process, &Linux), Refusal> {
     Ok((process, linux))
 }
 
-/// The root is what containerd mounted for the container: in its bundle, or below its directories.
-fn root(spec: &Spec, policy: &Policy) -> Result<(), Refusal> {
+/// The root is what containerd mounted for the container in its bundle: what becomes of that there (no device counts, no
+/// setuid file) becomes of no other directory.
+fn root(spec: &Spec, host: &dyn Host) -> Result<(), Refusal> {
     let path = spec
         .root()
         .as_ref()
         .ok_or_else(|| Refusal::lacking("root"))?
         .path();
-    let climbs = path.components().any(|part| part == Component::ParentDir);
-    let known = path.is_relative()
-        || policy
-            .containerd_dirs
-            .iter()
-            .any(|dir| path.starts_with(dir) && path != dir);
-    if known && !climbs {
+    if host.is_root(path) {
         return Ok(());
     }
     Err(Refusal::new(
         "root.path",
         &format!(
-            "is {}, which is a path of the node",
+            "is {}, which is not the root that containerd mounts for the container, the directory rootfs of its bundle",
             shown(&path.to_string_lossy())
         ),
         "run an image that containerd has",
@@ -123,7 +116,7 @@ fn stages(hooks: &Hooks) -> [(&'static str, usize); 6] {
 
 #[cfg(test)]
 mod tests {
-    use crate::pod::samples::{accepts, container, lacking, rejects};
+    use crate::pod::samples::{BUNDLE, accepts, container, lacking, rejects};
     use serde_json::json;
 
     #[test]
@@ -155,24 +148,24 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_the_node_is_no_root() {
+    fn a_directory_other_than_the_bundles_is_no_root() {
         for path in [
             "/",
             "/srv/rootfs",
             "../rootfs",
+            "rootfs/../rootfs",
+            "rootfs/usr",
             "/run/containerd",
             "/run/containerd/../../",
+            "/run/containerd/io.containerd.runtime.v2.task/k8s.io/c2/rootfs",
         ] {
             rejects(
                 container(),
                 |spec| spec["root"]["path"] = path.into(),
-                &format!("root.path is \"{path}\", which"),
+                &format!("root.path is \"{path}\", which is not the root that containerd mounts"),
             );
         }
-        for path in [
-            "rootfs",
-            "/run/containerd/io.containerd.runtime.v2.task/k8s.io/c1/rootfs",
-        ] {
+        for path in ["rootfs".to_owned(), format!("{BUNDLE}/rootfs")] {
             accepts(container(), |spec| spec["root"]["path"] = path.into());
         }
     }

@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn the_real_nodes_namespaces_are_refused() {
         rejects_on(
-            &crate::pod::Node,
+            &crate::pod::Node::default(),
             container(),
             |spec| with_namespace(spec, "network", Some("/proc/self/ns/net")),
             "linux.namespaces[network] joins the node's own",
