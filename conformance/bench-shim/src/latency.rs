@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sandglass_figures::{Interrupt, Summary, ms, summary};
+use sandglass_figures::{Interrupt, Summary, ms, summary, turns};
 use serde::Serialize;
 
 use crate::cpu::Account;
@@ -116,11 +116,9 @@ pub async fn measure<L: Lifecycle>(
     let (working, missing) = try_each(life, rows, interrupt).await?;
     let mut lives = vec![Vec::new(); working.len()];
     for round in 0..runs {
-        for turn in 0..working.len() {
+        for at in turns(working.len(), round) {
             interrupt.check()?;
             nth += 1;
-            // Each round begins with another row: what comes after a long one would else always be the same.
-            let at = (turn + round) % working.len();
             let (Some(row), Some(lives)) = (working.get(at), lives.get_mut(at)) else {
                 continue;
             };

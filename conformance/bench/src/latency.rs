@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sandglass_figures::{Interrupt, Summary, median, ms, summary};
+use sandglass_figures::{Interrupt, Summary, median, ms, summary, turns};
 use serde::Serialize;
 
 use crate::error::{BenchError, Result};
@@ -61,13 +61,10 @@ pub fn measure(
     let mut samples: BTreeMap<(Workload, Name), Vec<f64>> = BTreeMap::new();
     for round in 0..=runs {
         for workload in workloads {
-            for turn in 0..ways.len() {
+            let mut taking: Vec<_> = ways.iter_mut().filter(|way| way.takes(*workload)).collect();
+            for at in turns(taking.len(), round) {
                 interrupt.check()?;
-                // Each round begins with another way: what comes after a long row would else always be the same.
-                let at = (turn + round) % ways.len();
-                let Some(way) = ways.get_mut(at).filter(|way| way.takes(*workload)) else {
-                    continue;
-                };
+                let Some(way) = taking.get_mut(at) else { continue };
                 let took = way.run(*workload).map_err(|error| BenchError::Run {
                     way: way.name().title().to_owned(),
                     workload: workload.title().to_owned(),
