@@ -73,7 +73,7 @@ stack-up: stack ## a shell with ctr and crictl, on a containerd of its own
 	$(STACK_BIN) up --servers $(STACK) $(STACK_FLAGS) || (( $$? != 125 ))
 
 .PHONY: stack-test
-stack-test: stack ## the stack itself: up, down, killed, nothing left
+stack-test: stack shim ## the stack itself, and our shim's faults under it: killed, restarted, many, nothing left
 	SANDGLASS_STACK=$(STACK) cargo test --locked --release -p sandglass-stack -- --include-ignored --test-threads 2
 
 # What runc passes on a machine like CI's; fewer mean that the run itself is broken.

@@ -12,6 +12,7 @@ use containerd_shim::publisher::RemotePublisher;
 use containerd_shim::util::convert_to_timestamp;
 use containerd_shim::{Config, DeleteResponse, Error, Flags, Shim, StartOpts};
 use sandglass_sandbox::container;
+use time::OffsetDateTime;
 
 use crate::RUNTIME;
 use crate::container::Shared;
@@ -120,11 +121,14 @@ impl Shim for Service {
         if let Ok(address) = std::fs::read_to_string(ADDRESS) {
             server::remove_socket(&address);
         }
+        let pid = container::noted_pid(&bundle, &self.id).unwrap_or(0);
         container::remove(&bundle)
             .map_err(|left| Error::Other(format!("something of {} is left: {left}", self.id)))?;
         Ok(DeleteResponse {
+            pid,
             exit_status: LOST,
-            exited_at: MessageField::some(convert_to_timestamp(None)),
+            // Not known either; containerd tells its own clients this one.
+            exited_at: MessageField::some(convert_to_timestamp(Some(OffsetDateTime::now_utc()))),
             ..DeleteResponse::default()
         })
     }

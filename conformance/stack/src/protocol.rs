@@ -26,6 +26,8 @@ pub enum Request {
     Kill,
     /// Start containerd again.
     Start,
+    /// Look at what is there.
+    Look,
     /// End everything.
     Stop,
 }
@@ -45,6 +47,11 @@ pub enum Reply {
     Done {
         /// containerd, where it runs.
         containerd: Option<u32>,
+    },
+    /// What there is beside the servers, as phrases.
+    Seen {
+        /// Processes, mounts, control groups and files, in order.
+        what: Vec<String>,
     },
     /// Not done.
     Failed {

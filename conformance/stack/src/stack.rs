@@ -1,5 +1,6 @@
 //! A stack, from the side of whoever wants one.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -179,6 +180,21 @@ impl Stack {
     pub fn restart_containerd(&mut self) -> Result<()> {
         self.terminate_containerd()?;
         self.start_containerd()
+    }
+
+    /// What there is beside the servers, as phrases: processes, mounts, control groups, files of runtimes and networks.
+    /// What one look shows and an earlier one did not has been left by what happened between them.
+    ///
+    /// # Errors
+    /// Where the supervisor is gone.
+    pub fn look(&mut self) -> Result<BTreeSet<String>> {
+        self.send(Request::Look)?;
+        match self.reply()? {
+            Reply::Seen { what } => Ok(what.into_iter().collect()),
+            other => Err(StackError::Supervisor(format!(
+                "said {other:?} when asked what is there."
+            ))),
+        }
     }
 
     /// Removes every container, looks for what the runtimes left, and ends everything.

@@ -215,6 +215,17 @@ fn write_record(places: &Places, record: &Record) -> std::io::Result<()> {
     std::fs::rename(new, places.record())
 }
 
+/// The first process, by its id outside, as the container library noted it: for one whose shim was lost. `None` where it was
+/// not made, or is not told.
+pub fn noted_pid(bundle: &Path, id: &str) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Noted {
+        pid: Option<u32>,
+    }
+    let body = std::fs::read(Places::of(bundle).library().join(id).join("state.json")).ok()?;
+    serde_json::from_slice::<Noted>(&body).ok()?.pid
+}
+
 /// Lets the program of a created container begin. Does not block: PID 1 waits at the other end of the socket.
 ///
 /// # Errors
@@ -319,6 +330,21 @@ mod tests {
         let bundle = tempfile::tempdir().unwrap();
         assert_eq!(remove(bundle.path()), Ok(()));
         assert_eq!(read_record(bundle.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn the_first_process_of_a_lost_shim_is_known_from_disk() {
+        let bundle = tempfile::tempdir().unwrap();
+        assert_eq!(noted_pid(bundle.path(), "id"), None);
+        let dir = Places::of(bundle.path()).library().join("id");
+        std::fs::create_dir_all(&dir).unwrap();
+        let note = |body: &str| std::fs::write(dir.join("state.json"), body).unwrap();
+        note(r#"{"ociVersion":"1.2.0","id":"id","pid":4711}"#);
+        assert_eq!(noted_pid(bundle.path(), "id"), Some(4711));
+        for unknown in ["{}", r#"{"pid":null}"#, r#"{"pid":-1}"#, "{"] {
+            note(unknown);
+            assert_eq!(noted_pid(bundle.path(), "id"), None, "{unknown}");
+        }
     }
 
     #[test]

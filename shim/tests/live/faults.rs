@@ -5,6 +5,7 @@ use std::time::Duration;
 use containerd_shim::protos::api::DeleteResponse;
 use containerd_shim::protos::protobuf::Message;
 use libtest_mimic::Trial;
+use time::OffsetDateTime;
 
 use crate::common::bundle::Exec;
 use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, holds, host, until};
@@ -46,16 +47,17 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Containers outlive their shim; `delete` then takes this one away, and everything with it.
-pub async fn deleted(bench: &Bench, bundle: &Bundle) -> Outcome {
+pub async fn deleted(bench: &Bench, bundle: &Bundle) -> Outcome<u32> {
     let output = bench.delete_action(bundle).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     holds(output.status.success(), || format!("delete: {said}"))?;
-    equal(
-        DeleteResponse::parse_from_bytes(&output.stdout)?.exit_status,
-        137,
-        "status",
-    )?;
-    bench.nothing_of(bundle)
+    let answer = DeleteResponse::parse_from_bytes(&output.stdout)?;
+    equal(answer.exit_status, 137, "status")?;
+    // containerd tells its clients of this end, and of no other.
+    let age = OffsetDateTime::now_utc().unix_timestamp() - answer.exited_at.seconds;
+    holds((0..60).contains(&age), || format!("it ended {age} s ago"))?;
+    bench.nothing_of(bundle)?;
+    Ok(answer.pid)
 }
 
 async fn shim_killed(bench: &mut Bench) -> Outcome {
@@ -68,10 +70,10 @@ async fn shim_killed(bench: &mut Bench) -> Outcome {
     shim.gone().await?;
     // Its containers outlive it: containerd decides what becomes of them.
     contains(&host::proc(pid, "cgroup"), &bundle.cgroup())?;
-    deleted(bench, &bundle).await?;
+    equal(deleted(bench, &bundle).await?, pid, "pid")?;
     holds(!shim.socket().exists(), || "the socket is left".into())?;
     // Again, as when containerd itself was killed in between.
-    deleted(bench, &bundle).await
+    equal(deleted(bench, &bundle).await?, 0, "pid of what is gone")
 }
 
 async fn shim_killed_early(bench: &mut Bench) -> Outcome {

@@ -358,7 +358,7 @@ async fn ends_with_the_shim(bench: &mut Bench) -> Outcome {
             host::proc(worker, "cmdline").is_empty()
         })
         .await?;
-        return deleted(bench, &bundle).await;
+        return deleted(bench, &bundle).await.map(drop);
     }
     Err("no worker could be stopped in the user namespace: nothing was shown".into())
 }

@@ -45,6 +45,11 @@ impl Picture {
         Self(seen)
     }
 
+    /// All of it, in order.
+    pub fn phrases(self) -> Vec<String> {
+        self.0.into_iter().collect()
+    }
+
     /// What is in this one and not in `before`.
     pub fn since(&self, before: &Self) -> Vec<String> {
         self.0.difference(&before.0).cloned().collect()

@@ -153,6 +153,11 @@ impl Held {
                 Ok(())
             }
             Request::Start => self.containerd.start(),
+            Request::Look => {
+                self.containerd.reap();
+                let what = Picture::take(&self.groups, &self.expected()).phrases();
+                return reply(&Reply::Seen { what });
+            }
             Request::Stop => Ok(()),
         };
         reply(&match outcome {
