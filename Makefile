@@ -93,7 +93,7 @@ check: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## format, lints, lice
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 
 .PHONY: test
-test: image check unit image-test conformance conformance-user fuzz shim-test ## everything that CI runs
+test: image check unit image-test conformance conformance-user fuzz shim-test stack-test critest conformance-containerd test-v2 ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit and integration tests; those of the shim are in shim-test
@@ -128,6 +128,20 @@ conformance-user: image ## the same cases as an ordinary user, with the waivers 
 	cd "$$stage"
 	SANDGLASS_STORE="$$stage/store" "$${as[@]}" ./sandglass-conformance --sandglass "$$stage/sandglass" --host-scope own \
 	  --user --waive memory,pids,cpu --permit user.toml
+
+# Everything in one stack, whose start takes longer than many a case.
+CONTAINERD_FLAGS := --runtime containerd --host-scope own --jobs 4 --endurance 20 --permit conformance/permitted-skips/containerd.toml
+
+.PHONY: conformance-containerd
+conformance-containerd: shim stack ## the same cases in containers of a real containerd: by the runner, the first process and exec; and runc, which must fail those listed
+	@$(STACK_BIN) up --servers $(STACK) --shim $(SHIM) $(STACK_FLAGS) -- bash -euo pipefail -c '
+	  for as in runner first exec; do
+	    echo "── handler sandglass, the prober as $$as ──"
+	    $(SUITE) $(CONTAINERD_FLAGS) --handler sandglass --as $$as --junit target/conformance-containerd-$$as.xml
+	  done
+	  echo "── real runc, by the same cases ──"
+	  $(SUITE) $(CONTAINERD_FLAGS) --handler runc --as first --permit conformance/permitted-failures/runc.toml
+	'
 
 .PHONY: fuzz
 fuzz: $(TOOLS)/bin/cargo-fuzz ## each decoder for FUZZ_SECONDS
