@@ -10,6 +10,7 @@ mod files;
 mod host;
 mod leaf;
 mod pod;
+mod properties;
 mod resources;
 mod systemd;
 mod view;

@@ -59,6 +59,9 @@ pub enum PodCgroupError {
     /// systemd did not make the scope.
     #[error("systemd did not make the scope: {0}")]
     Scope(String),
+    /// systemd cannot be told the limits of the scope.
+    #[error("{0}")]
+    Limits(String),
 }
 
 fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> PodCgroupError {
@@ -177,10 +180,10 @@ impl PodCgroup {
         let Some(first) = self.dirs.first() else {
             return Err(PodCgroupError::None);
         };
-        if let Some(scope) = &self.scope {
-            super::systemd::set_properties(scope, &self.id, resources).map_err(PodCgroupError::Scope)?;
-        }
         let mut all = settings(resources, first.version);
+        if let Some((_, unit)) = self.scope.as_deref().and_then(scope) {
+            super::systemd::set_properties(&unit, &all).map_err(PodCgroupError::Limits)?;
+        }
         if first.version == Version::V1 {
             all.extend(device_rules(resources));
         }
