@@ -4,7 +4,8 @@
 //! it on to whatever is started next, and it cannot ask for the last. What follows is as much of the protocol as these
 //! calls need (the D-Bus specification, "Message Protocol" and "Authentication Protocol").
 //!
-//! No library makes the connection: rustbus 0.19 opens it for children to inherit and logs in without a bound on time.
+//! No library makes the connection: rustbus 0.19 opens it for children to inherit and logs in without a bound on time,
+//! zbus wants a thread or a reactor. Five kinds of values do not need one for the wire format alone.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
