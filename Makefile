@@ -87,6 +87,7 @@ demo: image ## run real agent work in a real sandbox
 check: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## format, lints, licences, unused dependencies, docs
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p containerd-shim-sandglass-v1 --all-targets --features otlp -- -D warnings
 	cargo fetch --locked --quiet
 	$(TOOLS)/bin/cargo-deny --offline check --hide-inclusion-graph bans licenses sources
 	$(TOOLS)/bin/cargo-machete
@@ -161,6 +162,7 @@ include conformance/bench-shim/bench-shim.mk
 .PHONY: shim-test
 shim-test: $(STACK_BUSYBOX_STATIC) ## the shim against a mock containerd, and its faults (as root)
 	cargo test --locked -p containerd-shim-sandglass-v1
+	cargo test --locked -p containerd-shim-sandglass-v1 --features otlp -- otlp
 
 .PHONY: bench
 bench: image $(if $(shell command -v go),$(RUNC)) ## one table beside bwrap, runc and bare exec; BENCH="--crun PATH --only latency" for more or less of it

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::layer::SubscriberExt;
 
 /// Starts logging into the FIFO `log` of the working directory. A FIFO that is not there or has no reader is no reason
 /// not to run containers.
@@ -24,14 +25,19 @@ pub fn start(debug: bool) {
     } else {
         LevelFilter::INFO
     };
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_target(false)
         .with_timer(Rfc3339)
         .with_span_events(if debug { FmtSpan::CLOSE } else { FmtSpan::NONE })
-        .with_writer(Mutex::new(Lossy(fifo)))
-        .finish();
+        .with_writer(Mutex::new(Lossy(fifo)));
+    #[cfg(not(feature = "otlp"))]
+    let subscriber = tracing_subscriber::registry().with(lines).with(level);
+    // Spans that are sent are made at every level of the log.
+    #[cfg(feature = "otlp")]
+    let subscriber = tracing_subscriber::registry()
+        .with(tracing_subscriber::Layer::with_filter(lines, level))
+        .with(crate::otlp::layer());
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         // What the libraries say through `log`.
         let level = if debug {
@@ -39,7 +45,11 @@ pub fn start(debug: bool) {
         } else {
             tracing_log::log::LevelFilter::Warn
         };
-        let _ = tracing_log::LogTracer::init_with_filter(level);
+        let tracer = tracing_log::LogTracer::builder().with_max_level(level);
+        // What the sender of spans says of each request is not about any container.
+        #[cfg(feature = "otlp")]
+        let tracer = tracer.ignore_all(["ureq", "ureq_proto"]);
+        let _ = tracer.init();
     }
 }
 

@@ -19,6 +19,8 @@ mod io;
 mod log;
 mod oom;
 mod options;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod process;
 mod receipt;
 mod rest;
@@ -86,6 +88,9 @@ fn serve() -> ExitCode {
     match runtime {
         Ok(runtime) => {
             runtime.block_on(service::run());
+            // After the last call, so that its span is among them.
+            #[cfg(feature = "otlp")]
+            otlp::flush();
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -24,6 +24,13 @@ const SPEC_PROGRAM: &str = "containerd-shim-sandglass-spec-v1";
 /// What `start` tells the server of the name that it was called by: the server is started by another.
 pub const UNTOLD: &str = "SANDGLASS_SHIM_HARDENING";
 
+/// Keys that not every build has.
+const MORE_KEYS: &str = if cfg!(feature = "otlp") {
+    ", otlp_endpoint"
+} else {
+    ""
+};
+
 /// What the runtime does to a container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +88,8 @@ pub struct Options {
     pub scratch: Option<String>,
     /// Processes of a container whose pod sets no limit.
     pub pids: Option<u32>,
+    /// Where spans are sent, such as `http://127.0.0.1:4318`; empty for nowhere. Needs a build that can.
+    pub otlp_endpoint: Option<String>,
 }
 
 /// Why options cannot be used.
@@ -104,9 +113,16 @@ pub enum OptionsError {
     },
     /// Not TOML, an unknown key, a bad value.
     #[error(
-        "the runtime's options: {0}; known keys are hardening (\"sandbox\" or \"spec\"), systemd_cgroup, shim_cgroup, kubelet_dir, containerd_dirs, scratch, pids"
+        "the runtime's options: {0}; known keys are hardening (\"sandbox\" or \"spec\"), systemd_cgroup, shim_cgroup, kubelet_dir, containerd_dirs, scratch, pids{more}",
+        more = MORE_KEYS
     )]
     Toml(String),
+    /// Spans are wanted of a build that has none.
+    #[cfg(not(feature = "otlp"))]
+    #[error(
+        "the runtime's option `otlp_endpoint`: this build has no OTLP export: build with --features otlp, or leave the key out"
+    )]
+    NoOtlp,
     /// A value out of bounds.
     #[error("the runtime's option `{key}` is `{value}`: {allowed}")]
     Value {
@@ -165,7 +181,32 @@ impl Options {
                 allowed: "an absolute path without `..`",
             });
         }
+        #[cfg(not(feature = "otlp"))]
+        if options.otlp_endpoint.is_some() {
+            return Err(OptionsError::NoOtlp);
+        }
+        #[cfg(feature = "otlp")]
+        options.endpoint()?;
         Ok(options)
+    }
+
+    /// Where spans are sent, if anywhere.
+    ///
+    /// # Errors
+    /// An address that they cannot be sent to.
+    #[cfg(feature = "otlp")]
+    pub fn endpoint(&self) -> Result<Option<crate::otlp::Endpoint>, OptionsError> {
+        use crate::otlp::Endpoint;
+        let value = self.otlp_endpoint.as_deref().filter(|text| !text.is_empty());
+        value
+            .map(|text| {
+                Endpoint::parse(text).ok_or_else(|| OptionsError::Value {
+                    key: "otlp_endpoint",
+                    value: text.to_owned(),
+                    allowed: Endpoint::ALLOWED,
+                })
+            })
+            .transpose()
     }
 
     /// What the node decides for its sandboxes.
@@ -384,6 +425,31 @@ mod tests {
         rejects("kubelet_dir = \"var\"", "absolute path");
         rejects("shim_cgroup = \"/a/../b\"", "without `..`");
         rejects("hardening", "options");
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    #[test]
+    fn spans_are_refused_by_a_build_that_has_none() {
+        for text in [
+            "otlp_endpoint = \"http://127.0.0.1:4318\"",
+            "otlp_endpoint = \"\"",
+        ] {
+            rejects(text, "this build has no OTLP export: build with --features otlp");
+        }
+        let unknown = Options::parse("other = 1").unwrap_err().to_string();
+        assert!(unknown.ends_with("scratch, pids"), "{unknown}");
+    }
+
+    #[cfg(feature = "otlp")]
+    #[test]
+    fn spans_are_sent_nowhere_unless_an_address_is_given_that_they_can_be_sent_to() {
+        for none in ["", "otlp_endpoint = \"\""] {
+            assert_eq!(Options::parse(none).unwrap().endpoint().unwrap(), None);
+        }
+        let options = Options::parse("otlp_endpoint = \"http://127.0.0.1:4318\"").unwrap();
+        assert!(options.endpoint().unwrap().is_some());
+        rejects("otlp_endpoint = \"https://127.0.0.1:4318\"", "no TLS");
+        rejects("other = 1", "pids, otlp_endpoint");
     }
 
     #[test]

@@ -52,12 +52,17 @@ pub struct Service {
 
 #[async_trait]
 impl Shim for Service {
+    #[cfg(not(feature = "otlp"))]
     type T = Task;
+    #[cfg(feature = "otlp")]
+    type T = crate::otlp::Traced<Task>;
 
     async fn new(_runtime: &str, flags: &Flags, _config: &mut Config) -> Self {
         // Huge pages would double what a shim takes; workers give them back to their containers.
         let _ = container::prctl_thp(false);
         if flags.action.is_empty() {
+            #[cfg(feature = "otlp")]
+            crate::otlp::stands_for(&flags.id, group(Path::new("config.json")), &flags.namespace);
             crate::log::start(flags.debug);
         }
         Self {
@@ -144,7 +149,7 @@ impl Shim for Service {
         });
     }
 
-    async fn create_task_service(&self, publisher: RemotePublisher) -> Task {
+    async fn create_task_service(&self, publisher: RemotePublisher) -> Self::T {
         let exits = Exits::default();
         if let Err(error) = exits.sweep_on_sigchld() {
             tracing::error!(%error, "orphans of containers will stay zombies");
@@ -158,11 +163,14 @@ impl Shim for Service {
             })
         });
         let untold = Hardening::of_variable(std::env::var_os(UNTOLD).as_deref());
-        Task::new(
+        let task = Task::new(
             shared.map_err(|error| error.to_string()),
             self.exit.clone(),
             untold,
-        )
+        );
+        #[cfg(feature = "otlp")]
+        let task = crate::otlp::Traced(task);
+        task
     }
 
     fn runtime_info(runtime: &str, any: Option<&Any>) -> Result<RuntimeInfo, Error> {

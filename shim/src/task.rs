@@ -126,6 +126,8 @@ impl Inner {
         let _reserved = self.reserve(&request.id)?;
         let options = Options::read(request.options.as_ref(), self.untold)
             .map_err(|error| invalid(error.to_string()))?;
+        #[cfg(feature = "otlp")]
+        crate::otlp::decide(&options);
         let stdio = Stdio::new(&request.stdin, &request.stdout, &request.stderr, request.terminal);
         let asked = Asked {
             id: request.id.clone(),
@@ -237,9 +239,10 @@ fn unimplemented(what: &str) -> containerd_shim::protos::ttrpc::Error {
     )
 }
 
+// With the feature `otlp` the same spans, and those of the other calls, are made around these by `otlp::Traced`.
 #[async_trait]
 impl containerd_shim::Task for Task {
-    #[tracing::instrument(level = "debug", skip_all, fields(id = request.id))]
+    #[cfg_attr(not(feature = "otlp"), tracing::instrument(level = "debug", skip_all, fields(id = request.id)))]
     async fn create(&self, _: &Context, request: CreateTaskRequest) -> Result<CreateTaskResponse> {
         let pid = to_the_end(self.0.clone().create(request)).await?;
         Ok(CreateTaskResponse {
@@ -248,7 +251,7 @@ impl containerd_shim::Task for Task {
         })
     }
 
-    #[tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id))]
+    #[cfg_attr(not(feature = "otlp"), tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id)))]
     async fn start(&self, _: &Context, request: StartRequest) -> Result<StartResponse> {
         let container = self.0.find(&request.id)?;
         let pid = to_the_end(async move {
@@ -265,7 +268,7 @@ impl containerd_shim::Task for Task {
         })
     }
 
-    #[tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id))]
+    #[cfg_attr(not(feature = "otlp"), tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id)))]
     async fn delete(&self, _: &Context, request: DeleteRequest) -> Result<DeleteResponse> {
         let (pid, exit) = to_the_end(self.0.clone().delete(request)).await?;
         Ok(DeleteResponse {
@@ -276,7 +279,7 @@ impl containerd_shim::Task for Task {
         })
     }
 
-    #[tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id))]
+    #[cfg_attr(not(feature = "otlp"), tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id)))]
     async fn exec(&self, _: &Context, request: ExecProcessRequest) -> Result<Empty> {
         let shared = self.0.shared()?;
         let container = self.0.find(&request.id)?;
@@ -290,7 +293,7 @@ impl containerd_shim::Task for Task {
         Ok(Empty::new())
     }
 
-    #[tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id, signal = request.signal))]
+    #[cfg_attr(not(feature = "otlp"), tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id, signal = request.signal)))]
     async fn kill(&self, _: &Context, request: KillRequest) -> Result<Empty> {
         let container = self.0.find(&request.id)?;
         to_the_end(async move {

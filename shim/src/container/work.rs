@@ -15,6 +15,10 @@ use crate::io::Theirs;
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Has a worker do something, and waits until it has ended.
+#[cfg_attr(
+    feature = "otlp",
+    tracing::instrument(target = "otlp", name = "worker", level = "trace", skip_all)
+)]
 pub(super) async fn work(
     shared: &Shared,
     request: &Request,
@@ -33,9 +37,17 @@ pub(super) async fn work(
     // A line: the end of the stream would not come, since a created container is a copy of the worker, socket and all.
     let mut answer = tokio::io::BufReader::new(answer.take(LONGEST_ANSWER));
     let mut end = std::pin::pin!(child.wait());
+    #[cfg(feature = "otlp")]
+    let mut answered = None;
     let (read, exit) = tokio::select! {
         biased;
-        read = answer.read_until(b'\n', &mut body) => (read, end.await),
+        read = answer.read_until(b'\n', &mut body) => {
+            #[cfg(feature = "otlp")]
+            {
+                answered = Some(std::time::SystemTime::now());
+            }
+            (read, end.await)
+        }
         // It was killed, for all that is known; and such a copy may hold the stream open for ever.
         exit = &mut end => {
             let rest = answer.read_until(b'\n', &mut body);
@@ -47,6 +59,8 @@ pub(super) async fn work(
         0 | 1 => failed("making the sandbox", error),
         status => failed("making the sandbox", format!("{error} (status {status})")),
     })?;
+    #[cfg(feature = "otlp")]
+    crate::otlp::phases(&done.phases, answered.unwrap_or_else(std::time::SystemTime::now));
     Ok((done, in_flight))
 }
 

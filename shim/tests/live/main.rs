@@ -16,6 +16,8 @@ mod executable;
 mod faults;
 mod inputs;
 mod life;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod probe;
 mod races;
 mod refusals;
@@ -76,6 +78,8 @@ fn main() -> ExitCode {
         disk::trials,
         races::trials,
         endurance::trials,
+        #[cfg(feature = "otlp")]
+        otlp::trials,
     ] {
         trials.extend(group());
     }
