@@ -159,9 +159,12 @@ include conformance/stack/stack.mk
 include conformance/vm/vm.mk
 include conformance/bench-shim/bench-shim.mk
 
+# So many containers are made in one shim, and ten times as many processes exec'ed.
+ENDURANCE ?= 1000
+
 .PHONY: shim-test
 shim-test: $(STACK_BUSYBOX_STATIC) ## the shim against a mock containerd, and its faults (as root)
-	cargo test --locked -p containerd-shim-sandglass-v1
+	SANDGLASS_ENDURANCE=$(ENDURANCE) cargo test --locked -p containerd-shim-sandglass-v1
 	cargo test --locked -p containerd-shim-sandglass-v1 --features otlp -- otlp
 
 .PHONY: bench

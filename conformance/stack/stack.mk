@@ -72,9 +72,12 @@ stack-up: stack ## a shell with ctr and crictl, on a containerd of its own
 	@# The shell's own status is its user's affair; 125 says that something went wrong with the stack.
 	$(STACK_BIN) up --servers $(STACK) $(STACK_FLAGS) || (( $$? != 125 ))
 
+# So many containers are made and deleted under the real containerd.
+CYCLES ?= 1000
+
 .PHONY: stack-test
 stack-test: stack shim ## the stack itself, and our shim's faults under it: killed, restarted, many, nothing left
-	SANDGLASS_STACK=$(STACK) cargo test --locked --release -p sandglass-stack -- --include-ignored --test-threads 2
+	SANDGLASS_STACK=$(STACK) SANDGLASS_CYCLES=$(CYCLES) cargo test --locked --release -p sandglass-stack -- --include-ignored --test-threads 2
 
 # What runc passes on a machine like CI's; fewer mean that the run itself is broken.
 CRITEST_LEAST ?= 90
