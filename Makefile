@@ -11,6 +11,8 @@ TOOLS := $(CURDIR)/target/tools
 SANDGLASS := $(OUT)/sandglass
 RUNNER := $(CURDIR)/target/runner/$(HOST)/release/sandglass-runner
 SUITE := $(OUT)/sandglass-conformance
+# A job in the background ignores signals, and so would every process of every case.
+RUN_SUITE := env --default-signal $(SUITE)
 SHIM := $(OUT)/containerd-shim-sandglass-v1
 STAMP := $(CURDIR)/target/sandglass/image.stamp
 
@@ -111,8 +113,8 @@ SUITE_FLAGS := --sandglass $(SANDGLASS) --host-scope own
 conformance: image ## as root: every control, then every hostile, outcome and work case
 	@if (( EUID )); then echo "The suite's controls and cases need root; as you are, run make conformance-user." >&2; exit 1; fi
 	root=$(SANDGLASS_STORE)/rootfs/$$($(SANDGLASS) image digest | cut -d: -f2)
-	$(SUITE) $(SUITE_FLAGS) --validate --rootfs "$$root" --permit conformance/permitted-skips/validate.toml
-	$(SUITE) $(SUITE_FLAGS) --permit conformance/permitted-skips/root.toml --junit target/conformance.xml
+	$(RUN_SUITE) $(SUITE_FLAGS) --validate --rootfs "$$root" --permit conformance/permitted-skips/validate.toml
+	$(RUN_SUITE) $(SUITE_FLAGS) --permit conformance/permitted-skips/root.toml --junit target/conformance.xml
 
 .PHONY: conformance-user
 conformance-user: image ## the same cases as an ordinary user, with the waivers that this host forces
@@ -127,7 +129,7 @@ conformance-user: image ## the same cases as an ordinary user, with the waivers 
 	cp $(SANDGLASS) $(SUITE) conformance/permitted-skips/user.toml "$$stage"
 	cp -al "$(SANDGLASS_STORE)" "$$stage/store" 2>/dev/null || cp -a "$(SANDGLASS_STORE)" "$$stage/store"
 	cd "$$stage"
-	SANDGLASS_STORE="$$stage/store" "$${as[@]}" ./sandglass-conformance --sandglass "$$stage/sandglass" --host-scope own \
+	SANDGLASS_STORE="$$stage/store" "$${as[@]}" env --default-signal ./sandglass-conformance --sandglass "$$stage/sandglass" --host-scope own \
 	  --user --waive memory,pids,cpu --permit user.toml
 
 # Everything in one stack, whose start takes longer than many a case.
@@ -138,10 +140,10 @@ conformance-containerd: shim stack ## the same cases in containers of a real con
 	@$(STACK_BIN) up --servers $(STACK) --shim $(SHIM) $(STACK_FLAGS) -- bash -euo pipefail -c '
 	  for as in runner first exec; do
 	    echo "── handler sandglass, the prober as $$as ──"
-	    $(SUITE) $(CONTAINERD_FLAGS) --handler sandglass --as $$as --junit target/conformance-containerd-$$as.xml
+	    $(RUN_SUITE) $(CONTAINERD_FLAGS) --handler sandglass --as $$as --junit target/conformance-containerd-$$as.xml
 	  done
 	  echo "── real runc, by the same cases ──"
-	  $(SUITE) $(CONTAINERD_FLAGS) --handler runc --as first --permit conformance/permitted-failures/runc.toml
+	  $(RUN_SUITE) $(CONTAINERD_FLAGS) --handler runc --as first --permit conformance/permitted-failures/runc.toml
 	'
 
 .PHONY: fuzz
