@@ -77,7 +77,7 @@ CYCLES ?= 1000
 
 .PHONY: stack-test
 stack-test: stack shim ## the stack itself, and our shim's faults under it: killed, restarted, many, nothing left
-	SANDGLASS_STACK=$(STACK) SANDGLASS_CYCLES=$(CYCLES) cargo test --locked --release -p sandglass-stack -- --include-ignored --test-threads 2
+	SANDGLASS_STACK=$(STACK) SANDGLASS_CYCLES=$(CYCLES) cargo test --locked -p sandglass-stack -- --include-ignored --test-threads 2
 
 # What runc passes on a machine like CI's; fewer mean that the run itself is broken.
 CRITEST_LEAST ?= 90

@@ -133,11 +133,12 @@ fn a_mount_a_control_group_a_socket_a_bundle_and_a_network_that_are_left_are_see
         .args(["netns", "exec", "planted", "sleep", "603"])
         .spawn()
         .unwrap();
+    // `ip` itself has not gone in yet.
     sees(
         &mut node,
         &before,
         &format!("process {} (", inside.id()),
-        "sleep 603",
+        ") sleep 603",
     );
     node.ok("ip", &["netns", "delete", "planted"]);
     sees(&mut node, &before, "network device ", "vethplanted");
