@@ -19,7 +19,7 @@ use libcontainer::oci_spec::runtime::Spec;
 use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
 
 use crate::filters::Filters;
-use crate::{confine, sys};
+use crate::{confine, passwd, sys};
 
 /// Prefix of the status line that carries the Landlock ABI in force.
 pub(crate) const LANDLOCK: &str = "landlock ";
@@ -33,7 +33,9 @@ pub(crate) struct Program {
     pub args: Vec<String>,
     /// The environment, `NAME=value`.
     pub env: Vec<String>,
-    /// HOME as the container library found it for the uid, for an environment that has none.
+    /// The working directory, where that is not the container library's to enter: it may have to be made first.
+    pub directory: Option<PathBuf>,
+    /// HOME of the uid, for an environment that has none.
     home: Arc<OnceLock<String>>,
 }
 
@@ -42,6 +44,7 @@ impl Program {
         Self {
             args,
             env,
+            directory: None,
             home: Arc::default(),
         }
     }
@@ -63,6 +66,22 @@ impl Program {
             .iter()
             .rev()
             .find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Enters the working directory, as the user that the program will be. What is missing of it is made.
+    fn enter_directory(&self) -> Result<(), String> {
+        let Some(directory) = &self.directory else {
+            return Ok(());
+        };
+        std::fs::create_dir_all(directory)
+            .and_then(|()| std::env::set_current_dir(directory))
+            // A path that the kernel cannot tell from the root lies outside of it.
+            .and_then(|()| std::env::current_dir())
+            .and_then(|here| match here.is_absolute() {
+                true => Ok(()),
+                false => Err(std::io::Error::other("it is not in the container")),
+            })
+            .map_err(|error| format!("process.cwd is {directory:?}, which cannot be entered: {error}"))
     }
 
     /// The file to execute: as named where the name has a slash, else the first in PATH that can be executed.
@@ -91,6 +110,16 @@ impl Program {
             .map(|dir| PathBuf::from(if dir.is_empty() { "." } else { dir }).join(name))
             .find(executable)
             .ok_or_else(|| format!("exec: \"{name}\": executable file not found in $PATH"))
+    }
+
+    /// Looks for the user's home in the container's own `/etc/passwd`, in the container.
+    fn find_home(&self) {
+        if self.variable("HOME").is_none() {
+            let uid = rustix::process::geteuid().as_raw();
+            let _ = self
+                .home
+                .set(passwd::home_of(uid, passwd::read("/etc/passwd".as_ref())));
+        }
     }
 
     fn environment(&self) -> Result<Vec<CString>, String> {
@@ -146,6 +175,7 @@ impl Confinement {
             hold_on_to(lifeline)?;
         }
         crate::cgroup::enter(&self.entrances).map_err(|error| format!("entering the cgroup: {error}"))?;
+        self.program.enter_directory()?;
         if let Some(policy) = &self.landlock {
             let abi = confine::restrict_self(policy).map_err(|error| format!("landlock: {error}"))?;
             self.report(&format!("{LANDLOCK}{abi}"));
@@ -213,9 +243,8 @@ impl Executor for Confinement {
 
     fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
         // The program gets its environment from `execve`, not from this process.
-        if let Some(home) = envs.get("HOME") {
-            let _ = self.program.home.set(home.clone());
-        }
+        let _ = envs;
+        self.program.find_home();
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod filters;
 mod launch;
 mod mounts;
 mod observe;
+mod passwd;
 pub mod pod;
 mod probe;
 mod registry;

@@ -78,7 +78,8 @@ fn build(shape: &Shape) -> Result<Spec, oci_spec::OciSpecError> {
                 .build()?,
         )
         .args(shape.args.clone())
-        .env(Vec::new())
+        // Where it is missing, the library has the C library look for it, by files of the image.
+        .env(vec!["HOME=/".to_owned()])
         .cwd("/")
         .capabilities(table::no_capabilities()?)
         .no_new_privileges(true)
@@ -185,7 +186,7 @@ mod tests {
             assert_eq!(set.as_ref().map(|set| set.len()), Some(0));
         }
         assert_eq!(process.no_new_privileges(), Some(true));
-        assert_eq!(process.env().as_ref().map(Vec::len), Some(0));
+        assert_eq!(process.env().as_deref(), Some(&["HOME=/".to_owned()][..]));
     }
 
     #[test]

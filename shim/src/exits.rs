@@ -143,11 +143,19 @@ impl Exits {
 
     /// Takes a child of ours under watch. Only while an [`InFlight`] lives, or its id may be another's by now.
     ///
+    /// The id is what a worker says; whatever is watched is signalled some day, so it must be a child that is not
+    /// watched yet.
+    ///
     /// # Errors
     /// There is no such child, or no descriptor.
     pub fn watch(&self, pid: i32, _: &InFlight) -> std::io::Result<Child> {
         let id = Pid::from_raw(pid).ok_or(std::io::ErrorKind::NotFound)?;
         let pidfd = rustix::process::pidfd_open(id, PidfdFlags::NONBLOCK)?;
+        if !self.is_stray(pid) {
+            return Err(std::io::Error::other(format!(
+                "process {pid}, which the worker named, is not one that it made for this shim: it is left alone"
+            )));
+        }
         self.watch_fd(pid, pidfd)
     }
 
@@ -210,5 +218,52 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.lock().in_flight -= 1;
         self.0.sweep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper() -> std::process::Child {
+        std::process::Command::new("sleep").arg("60").spawn().unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_a_child_that_nobody_watches_is_taken_under_watch() {
+        let exits = Exits::default();
+        let in_flight = exits.in_flight();
+        let mut child = sleeper();
+        let pid = i32::try_from(child.id()).unwrap();
+        // The process that started us, this one, and what a child of ours started.
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(shell.stdout.take().unwrap()),
+            &mut line,
+        )
+        .unwrap();
+        let grandchild: i32 = line.trim().parse().unwrap();
+        for foreign in [parent, own, grandchild] {
+            let error = exits.watch(foreign, &in_flight).unwrap_err().to_string();
+            assert!(error.contains("is left alone"), "{foreign}: {error}");
+        }
+        let watched = exits.watch(pid, &in_flight);
+        let again = exits.watch(pid, &in_flight);
+        let _ =
+            rustix::process::kill_process(Pid::from_raw(grandchild).unwrap(), rustix::process::Signal::KILL);
+        shell.wait().unwrap();
+        child.kill().unwrap();
+        assert!(again.unwrap_err().to_string().contains("is left alone"));
+        assert_eq!(watched.unwrap().wait().await.status, 137);
+        assert!(child.wait().is_err(), "the zombie is left");
+        // Its end would sweep away the children of other tests.
+        std::mem::forget(in_flight);
     }
 }

@@ -67,15 +67,26 @@ fn main() -> ExitCode {
             );
             ExitCode::SUCCESS
         }
+        Ok(flags) if !is_containerds(&flags) => refuse("these words are not those of containerd"),
         Ok(_) => serve(),
-        Err(error) => {
-            eprintln!(
-                "{}: {error}. This program is started by containerd; see --help.",
-                env!("CARGO_BIN_NAME")
-            );
-            ExitCode::FAILURE
-        }
+        Err(error) => refuse(&error.to_string()),
     }
+}
+
+/// An action, a question for features, or a server with its socket.
+fn is_containerds(flags: &containerd_shim::Flags) -> bool {
+    match flags.action.as_str() {
+        "start" | "delete" => true,
+        action => flags.info || (action.is_empty() && !flags.socket.is_empty()),
+    }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!(
+        "{}: {why}. This program is started by containerd; see --help.",
+        env!("CARGO_BIN_NAME")
+    );
+    ExitCode::FAILURE
 }
 
 fn serve() -> ExitCode {

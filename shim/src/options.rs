@@ -18,6 +18,10 @@ use serde::Deserialize;
 
 /// Longest options: far above what a table can need.
 const LONGEST: u64 = 64 << 10;
+/// Longest line of them that an error repeats, in bytes.
+const LONGEST_LINE: usize = 120;
+/// More processes than this no kernel counts (`PID_MAX_LIMIT`).
+const MOST_PIDS: u32 = 1 << 22;
 
 /// How the program is called as the runtime `io.containerd.sandglass-spec.v1`.
 const SPEC_PROGRAM: &str = "containerd-shim-sandglass-spec-v1";
@@ -168,8 +172,7 @@ impl Options {
     /// # Errors
     /// As [`Options::read`].
     pub fn parse(text: &str) -> Result<Self, OptionsError> {
-        let options: Self =
-            toml::from_str(text).map_err(|error| OptionsError::Toml(error.message().to_owned()))?;
+        let options: Self = toml::from_str(text).map_err(|error| OptionsError::Toml(told(text, &error)))?;
         options.policy()?;
         let below_root = options.shim_cgroup.is_empty()
             || (options.shim_cgroup.starts_with('/')
@@ -248,11 +251,11 @@ impl Options {
                 })?,
         };
         let pids = self.pids.unwrap_or(default.pids);
-        if pids == 0 {
+        if !(1..=MOST_PIDS).contains(&pids) {
             return Err(OptionsError::Value {
                 key: "pids",
-                value: "0".into(),
-                allowed: "1 or more",
+                value: pids.to_string(),
+                allowed: "1 to 4194304",
             });
         }
         Ok(Policy {
@@ -261,6 +264,26 @@ impl Options {
             scratch_bytes,
             pids,
         })
+    }
+}
+
+/// What is wrong with a table, with the line where it is: a value of the wrong type is told without its key.
+fn told(text: &str, error: &toml::de::Error) -> String {
+    // Followed by a list of keys, which our own sentence has.
+    let message = error.message();
+    let message = message
+        .split_once(", expected one of")
+        .map_or(message, |(what, _)| what);
+    let line = error.span().and_then(|span| {
+        let begins = text.get(..span.start)?.rfind('\n').map_or(0, |at| at + 1);
+        text.get(begins..)?.lines().next()
+    });
+    match line
+        .map(str::trim)
+        .filter(|line| (1..=LONGEST_LINE).contains(&line.len()))
+    {
+        Some(line) => format!("in `{line}`: {message}"),
+        None => message.to_owned(),
     }
 }
 
@@ -420,11 +443,30 @@ mod tests {
     #[test]
     fn a_value_out_of_bounds_is_an_error_that_says_what_is_allowed() {
         rejects("hardening = \"none\"", "sandbox");
-        rejects("pids = 0", "1 or more");
+        rejects("pids = 0", "1 to 4194304");
+        rejects("pids = 4194305", "1 to 4194304");
         rejects("scratch = \"lots\"", "128Mi");
         rejects("kubelet_dir = \"var\"", "absolute path");
         rejects("shim_cgroup = \"/a/../b\"", "without `..`");
         rejects("hardening", "options");
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_shown_with_its_key() {
+        rejects(
+            "scratch = \"1Mi\"\npids = \"many\"\n",
+            "in `pids = \"many\"`: invalid type",
+        );
+        rejects(
+            "hardening = 'strict'",
+            "in `hardening = 'strict'`: unknown variant",
+        );
+        let unknown = Options::parse("hardning = 1").unwrap_err().to_string();
+        assert_eq!(unknown.matches("kubelet_dir").count(), 1, "{unknown}");
+        // What is too long to read is not repeated.
+        let long = format!("pids = \"{}\"", "x".repeat(200));
+        let error = told(&long, &toml::from_str::<Options>(&long).unwrap_err());
+        assert!(error.starts_with("invalid type"), "{error}");
     }
 
     #[cfg(not(feature = "otlp"))]

@@ -1,8 +1,10 @@
 //! The Task API, version 3: each call finds its container and has it do the work.
 
-use std::collections::{HashMap, HashSet};
+mod containers;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use containerd_shim::asynchronous::ExitSignal;
@@ -20,7 +22,6 @@ use containerd_shim::protos::events::task::{
 use containerd_shim::protos::protobuf::MessageField;
 use containerd_shim::protos::protobuf::well_known_types::timestamp::Timestamp;
 use containerd_shim::util::convert_to_timestamp;
-use oci_spec::runtime::LinuxResources;
 use sandglass_sandbox::container::is_id;
 use std::sync::atomic::Ordering;
 use tracing::Instrument;
@@ -31,9 +32,13 @@ use crate::exits::Exit;
 use crate::options::{Hardening, Options};
 use crate::rest::Rest;
 use crate::rootfs::Mount;
+use containers::{Containers, Taken};
 
 /// containerd's context of a call, of which nothing is needed.
 type Context = containerd_shim::TtrpcContext;
+
+/// How long the end of a container that was given up is awaited.
+const TAKEN_AWAY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The service.
 #[derive(Clone)]
@@ -45,26 +50,22 @@ struct Inner {
     rest: Rest,
     /// The mode of a container whose handler has no table.
     untold: Hardening,
-    containers: Mutex<Containers>,
+    containers: Mutex<Containers<Arc<Container>>>,
 }
 
-#[derive(Default)]
-struct Containers {
-    made: HashMap<String, Arc<Container>>,
-    being_made: HashSet<String>,
-}
-
-/// Holds an id while its container is made.
+/// Holds an id while its container is made. The last one of a shim that was asked to end lets it.
 struct Reserved(Arc<Inner>, String);
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.0.lock().being_made.remove(&self.1);
+        if self.0.lock().reserved_no_more(&self.1) {
+            self.0.exit.signal();
+        }
     }
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Containers> {
+    fn lock(&self) -> MutexGuard<'_, Containers<Arc<Container>>> {
         self.containers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,11 +82,7 @@ impl Inner {
     }
 
     fn look_up(&self, id: &str) -> Result<Arc<Container>> {
-        self.lock()
-            .made
-            .get(id)
-            .cloned()
-            .ok_or_else(|| not_found("container", id))
+        self.lock().get(id).ok_or_else(|| not_found("container", id))
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -97,14 +94,15 @@ impl Inner {
     }
 
     fn reserve(self: &Arc<Self>, id: &str) -> Result<Reserved> {
-        let mut containers = self.lock();
-        if containers.made.contains_key(id) || !containers.being_made.insert(id.to_owned()) {
-            return Err(status(
+        let reserved = self.lock().reserve(id);
+        match reserved {
+            Ok(()) => Ok(Reserved(self.clone(), id.to_owned())),
+            Err(Taken::Ending) => Err(given_up(id)),
+            Err(Taken::Exists) => Err(status(
                 Code::ALREADY_EXISTS,
                 format!("container {id} exists already"),
-            ));
+            )),
         }
-        Ok(Reserved(self.clone(), id.to_owned()))
     }
 
     async fn create(self: Arc<Self>, request: CreateTaskRequest) -> Result<u32> {
@@ -123,7 +121,8 @@ impl Inner {
         if !bundle.is_absolute() || !bundle.is_dir() {
             return Err(invalid(format!("bundle {:?} is not a directory", request.bundle)));
         }
-        let _reserved = self.reserve(&request.id)?;
+        let id = request.id.clone();
+        let _reserved = self.reserve(&id)?;
         let options = Options::read(request.options.as_ref(), self.untold)
             .map_err(|error| invalid(error.to_string()))?;
         #[cfg(feature = "otlp")]
@@ -138,7 +137,7 @@ impl Inner {
         };
         let container = Container::create(shared.clone(), asked).await?;
         let pid = container.init.pid();
-        self.lock().made.insert(request.id.clone(), container);
+        let wanted = self.lock().made(&id, container.clone());
         let io = TaskIO {
             stdin: request.stdin,
             stdout: request.stdout,
@@ -154,18 +153,54 @@ impl Inner {
             pid,
             ..TaskCreate::default()
         });
+        if !wanted {
+            self.take_away(&container).await;
+            return Err(given_up(&id));
+        }
         Ok(pid)
+    }
+
+    /// Takes away a container that nobody will ask for any more. What cannot be taken away is left for the action
+    /// `delete`, as by a shim that was killed.
+    async fn take_away(self: &Arc<Self>, container: &Container) {
+        // One that has ended meanwhile takes no signal.
+        let _ = container.kill("", 9, true).await;
+        let request = DeleteRequest {
+            id: container.id.clone(),
+            ..DeleteRequest::default()
+        };
+        let gone = async {
+            container.init.wait().await;
+            self.clone().delete(request).await
+        };
+        match tokio::time::timeout(TAKEN_AWAY_WITHIN, gone).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                tracing::error!(container = container.id, %error, "a container that was given up is left");
+            }
+            Err(_) => {
+                tracing::error!(
+                    container = container.id,
+                    "a container that was given up does not end"
+                );
+            }
+        }
+        self.lock().remove(&container.id);
     }
 
     async fn delete(self: Arc<Self>, request: DeleteRequest) -> Result<(u32, Exit)> {
         let shared = self.shared()?;
+        if request.exec_id.is_empty() {
+            // Of one that is being made nobody may ask again.
+            self.lock().delete_asked(&request.id);
+        }
         let container = self.find(&request.id)?;
         if !request.exec_id.is_empty() {
             return container.delete_exec(&request.exec_id).await;
         }
         let (pid, exit) = container.delete().await?;
         // Two deletes at once: the second finds nothing left to do, and only one tells of it.
-        if self.lock().made.remove(&request.id).is_some() {
+        if self.lock().remove(&request.id) {
             shared.publisher.publish(TaskDelete {
                 container_id: request.id,
                 pid,
@@ -228,6 +263,12 @@ async fn to_the_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + S
         .map_err(|error| failed("a call", error))?
 }
 
+fn given_up(id: &str) -> containerd_shim::protos::ttrpc::Error {
+    precondition(format!(
+        "containerd has asked this shim to end, so container {id} is not made: ask for it again, in another"
+    ))
+}
+
 fn at(exit: Exit) -> MessageField<Timestamp> {
     MessageField::some(convert_to_timestamp(Some(exit.at)))
 }
@@ -254,6 +295,7 @@ impl containerd_shim::Task for Task {
     #[cfg_attr(not(feature = "otlp"), tracing::instrument(level = "debug", skip_all, fields(id = request.id, exec = request.exec_id)))]
     async fn start(&self, _: &Context, request: StartRequest) -> Result<StartResponse> {
         let container = self.0.find(&request.id)?;
+        self.0.lock().wanted(&request.id);
         let pid = to_the_end(async move {
             if request.exec_id.is_empty() {
                 container.start().await
@@ -394,12 +436,8 @@ impl containerd_shim::Task for Task {
 
     async fn update(&self, _: &Context, request: UpdateTaskRequest) -> Result<Empty> {
         let container = self.0.find(&request.id)?;
-        let resources: LinuxResources = serde_json::from_slice(&request.resources.value)
-            .map_err(|error| invalid(format!("the resources to set: {error}")))?;
-        container
-            .cgroup()
-            .apply(&resources)
-            .map_err(|error| failed("setting the resources", error))?;
+        let resources = request.resources.value.clone();
+        to_the_end(async move { container.update(&resources).await }).await?;
         Ok(Empty::new())
     }
 
@@ -426,10 +464,25 @@ impl containerd_shim::Task for Task {
     }
 
     async fn shutdown(&self, _: &Context, request: ShutdownRequest) -> Result<Empty> {
-        let containers = self.0.lock();
-        // containerd asks after each container of a pod; the last one is meant.
-        if request.now || (containers.made.is_empty() && containers.being_made.is_empty()) {
+        if request.now {
             self.0.exit.signal();
+            return Ok(Empty::new());
+        }
+        let asked = self.0.lock().shut_down();
+        match asked {
+            containers::Asked::Stay => {}
+            containers::Asked::End => self.0.exit.signal(),
+            containers::Asked::After(given_up) => {
+                let inner = self.0.clone();
+                tokio::spawn(async move {
+                    for container in given_up {
+                        inner.take_away(&container).await;
+                    }
+                    if inner.lock().is_over() {
+                        inner.exit.signal();
+                    }
+                });
+            }
         }
         Ok(Empty::new())
     }

@@ -158,7 +158,7 @@ fn run(up: &Up) -> Result<ExitCode> {
     let (program, arguments) = match up.command.split_first() {
         Some((program, arguments)) => (program.clone(), arguments.to_vec()),
         None => {
-            greet(&config);
+            greet(&config, &stack);
             (
                 std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned()),
                 Vec::new(),
@@ -180,20 +180,27 @@ fn code(status: std::process::ExitStatus) -> i32 {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-fn greet(config: &Config) {
+fn greet(config: &Config, stack: &Stack) {
     let handlers: Vec<_> = config
         .handlers
         .iter()
         .map(|handler| handler.name.as_str())
         .collect();
+    // Ours where it is there, and as a sandbox wants it.
+    let ours = config.handlers.iter().find(|handler| handler.name == "sandglass");
+    let runtime = ours.map_or(String::new(), |handler| {
+        format!("--runtime {} --user 65534:65534 ", handler.runtime_type)
+    });
     eprintln!(
         "ctr and crictl talk to a containerd of this shell's own; it ends with the shell.\n\
          Runtime handlers: {}\n\
          Images: {} {}\n\
-         Try: ctr run --rm -t {} demo sh",
+         containerd's log: {}\n\
+         Try: ctr run --rm -t {runtime}{} demo sh",
         handlers.join(" "),
         sandglass_stack::BUSYBOX,
         sandglass_stack::SANDBOX,
+        stack.place().log().display(),
         sandglass_stack::BUSYBOX,
     );
 }
@@ -271,7 +278,17 @@ fn config(up: &Parts) -> Result<Config> {
     let servers = Servers::at(&up.servers)?;
     let absolute = |path: &PathBuf| std::path::absolute(path).map_err(StackError::at("Finding", path));
     let shim = match &up.shim {
-        Some(path) => Some(absolute(path)?),
+        Some(path) => {
+            // containerd looks for it when it makes the first container.
+            if !path.exists() {
+                return Err(StackError::Missing {
+                    what: "The shim".to_owned(),
+                    path: path.display().to_string(),
+                    hint: "Build it with `make shim`, or name another.",
+                });
+            }
+            Some(absolute(path)?)
+        }
         None => {
             let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
             let built = servers

@@ -9,14 +9,17 @@
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 /// systemd's own socket, which root may speak to; where that is out of sight, the bus, on which one has to say hello.
 const SOCKETS: [(&str, bool); 2] = [
     ("/run/systemd/private", false),
     ("/run/dbus/system_bus_socket", true),
 ];
-/// How long systemd may take to answer.
+/// How long systemd may take for all that is asked over one connection, from before it takes that.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// Longest part of a message that is read, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -71,16 +74,81 @@ pub(super) enum Answer {
 /// A connection to systemd.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: UnixStream,
+    stream: Stream,
     serial: u32,
+}
+
+/// A socket that is read and written until a certain time, however many steps that takes.
+#[derive(Debug)]
+struct Stream {
+    socket: UnixStream,
+    until: Instant,
+}
+
+impl Stream {
+    fn connect(path: &str, until: Instant) -> Result<Self> {
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let address = SocketAddrUnix::new(path)?;
+        loop {
+            // Of a listener that takes nobody any more the queue fills up, and whoever comes next waits as a writer.
+            set_socket_timeout(&socket, Timeout::Send, Some(left(until)?))?;
+            match rustix::net::connect(&socket, &address) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(late(error.into())),
+                Ok(()) => break,
+            }
+        }
+        let socket = UnixStream::from(socket);
+        Ok(Self { socket, until })
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> Result<usize> {
+        self.socket.set_read_timeout(Some(left(self.until)?))?;
+        self.socket.read(to).map_err(late)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> Result<usize> {
+        self.socket.set_write_timeout(Some(left(self.until)?))?;
+        self.socket.write(from).map_err(late)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The time that is left, never none at all: that would be no limit.
+fn left(until: Instant) -> Result<Duration> {
+    match until.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+        left => Ok(left.max(Duration::from_millis(1))),
+    }
+}
+
+/// The kernel's word for a time that is over is the one for a call that would block.
+fn late(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+        _ => error,
+    }
 }
 
 impl Connection {
     /// Connects to this machine's systemd.
     pub(super) fn to_systemd() -> Result<Self> {
+        let until = Instant::now() + ANSWERS_WITHIN;
         let mut last = Error::from(ErrorKind::NotFound);
         for (path, is_bus) in SOCKETS {
-            match UnixStream::connect(path).and_then(|stream| Self::over(stream, is_bus)) {
+            match Stream::connect(path, until).and_then(|stream| Self::over(stream, is_bus)) {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = error,
             }
@@ -88,9 +156,7 @@ impl Connection {
         Err(last)
     }
 
-    fn over(stream: UnixStream, is_bus: bool) -> Result<Self> {
-        stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
-        stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+    fn over(stream: Stream, is_bus: bool) -> Result<Self> {
         let mut connection = Self { stream, serial: 0 };
         connection.authenticate()?;
         match is_bus.then(|| connection.call(BUS, "Hello", &[])).transpose()? {

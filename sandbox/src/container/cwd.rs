@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
+use oci_spec::runtime::Spec;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, mkdirat, openat2};
 use rustix::io::Errno;
 
@@ -18,6 +19,17 @@ fn open(root: impl std::os::fd::AsFd, path: &Path) -> rustix::io::Result<OwnedFd
 fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(root, flags, Mode::empty())
+}
+
+/// True for a working directory below a mount of the container's, where it can be made only when that is there.
+pub(super) fn lies_in_a_mount(spec: &Spec) -> bool {
+    let Some(process) = spec.process() else {
+        return false;
+    };
+    let mounts = spec.mounts().iter().flatten();
+    mounts
+        .map(|mount| mount.destination().as_path())
+        .any(|at| at != Path::new("/") && process.cwd() != at && process.cwd().starts_with(at))
 }
 
 /// Makes a working directory in the container's root, and what leads to it. One that cannot be made, as on a root that
@@ -74,6 +86,23 @@ mod tests {
         assert!(root.path().join("a/b/c").is_dir());
         make(root.path(), Path::new("/a/b/c/"), None);
         make(root.path(), Path::new("/"), None);
+    }
+
+    #[test]
+    fn what_lies_below_a_mount_is_made_there() {
+        let spec = |cwd: &str| -> Spec {
+            let json = format!(
+                r#"{{"ociVersion":"1.2.0","process":{{"cwd":"{cwd}","user":{{"uid":0,"gid":0}}}},
+                "mounts":[{{"destination":"/"}},{{"destination":"/work"}},{{"destination":"/data/in"}}]}}"#
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        for cwd in ["/work/a", "/work/a/b", "/data/in/a/"] {
+            assert!(lies_in_a_mount(&spec(cwd)), "{cwd}");
+        }
+        for cwd in ["/", "/work", "/work/", "/workshop", "/data", "/data/out", "/home"] {
+            assert!(!lies_in_a_mount(&spec(cwd)), "{cwd}");
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! From the spec in force to what the container library is told and what is done around it: pure, but for asking the
 //! kernel what this process may still give.
 
+use std::path::Path;
+
 use caps::{Capability, CapsHashSet};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use oci_spec::runtime::{
     Capabilities as SpecCapabilities, Capability as SpecCapability, Linux, LinuxResources, LinuxSeccomp,
     PosixRlimitBuilder, PosixRlimitType, Process, Spec,
 };
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use sandglass_seccomp::Arch;
 
 use crate::executor::{Capabilities, Program};
@@ -38,14 +42,29 @@ pub(super) fn steps(
         privileges_may_grow,
     };
     let capabilities = (privileges_may_grow && filters.section.is_some()).then(|| keep_admin(process));
+    let program = Program::new(
+        process.args().clone().unwrap_or_default(),
+        process.env().clone().unwrap_or_default(),
+    );
+    tell_home(process);
     Ok(Steps {
-        program: Program::new(
-            process.args().clone().unwrap_or_default(),
-            process.env().clone().unwrap_or_default(),
-        ),
+        program,
         filters,
         capabilities,
     })
+}
+
+/// Tells the library a HOME where there is none. It would ask the C library for the user's, inside of the container and
+/// before any filter: that reads the image's `nsswitch.conf`, and loads the modules which that names from the image. The
+/// program's own is found by [`Program`].
+fn tell_home(process: &mut Process) {
+    let mut env = process.env().clone().unwrap_or_default();
+    // By the library's own reading of it.
+    let known = libcontainer::utils::parse_env(&env).remove("HOME");
+    if known.is_none_or(|home| home.is_empty()) {
+        env.push("HOME=/".to_owned());
+        process.set_env(Some(env));
+    }
 }
 
 fn program_of(section: &LinuxSeccomp, strict: bool) -> Result<Vec<sandglass_seccomp::SockFilter>, String> {
@@ -112,6 +131,44 @@ pub(super) fn root_is_there(spec: &Spec) -> Result<(), String> {
         Err(error) => Err(failed(&error)),
     }
 }
+
+/// Checks that the library finds in the root the directories below which it makes devices: it goes there by name, from
+/// outside, so a link of the image's would lead it to a directory of the node's.
+pub(super) fn devices_have_places(spec: &Spec) -> Result<(), String> {
+    let root = spec.root().as_ref().ok_or("the spec has no root")?.path();
+    let linux = spec.linux().as_ref();
+    let devices = linux.and_then(|linux| linux.devices().as_ref());
+    let asked = devices
+        .into_iter()
+        .flatten()
+        .filter_map(|device| device.path().parent());
+    let root =
+        rustix::fs::open(root, DIRECTORY, Mode::empty()).map_err(|error| format!("root.path: {error}"))?;
+    for place in std::iter::once(Path::new("/dev")).chain(asked) {
+        let below = place.strip_prefix("/").unwrap_or(place);
+        let below = if below.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            below
+        };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(&root, below, DIRECTORY, Mode::empty(), resolve) {
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(error) => {
+                return Err(format!(
+                    "the image's {} is not a plain directory ({error}), and devices are made there: use an image where it is one, or nothing",
+                    place.display()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+const DIRECTORY: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// Checks that the namespaces that a container is to join are there: the library says no more than that something is not.
 pub(super) fn joins_what_is_there(spec: &Spec) -> Result<(), String> {
@@ -251,11 +308,70 @@ mod tests {
     }
 
     #[test]
+    fn the_library_is_always_told_a_home_and_the_program_only_its_own() {
+        for (env, home) in [
+            ("", "/"),
+            (r#""A=1""#, "/"),
+            (r#""HOME=""#, "/"),
+            (r#""HOME""#, "/"),
+            (r#""HOME=/a","HOME=""#, "/"),
+            (r#""HOME=","HOME=/a""#, "/a"),
+            (r#""HOME=/a""#, "/a"),
+        ] {
+            let json = format!(r#"{{"cwd":"/","user":{{"uid":0,"gid":0}},"args":["true"],"env":[{env}]}}"#);
+            let mut process = process(&json);
+            let asked = process.env().clone().unwrap_or_default();
+            let steps = steps(&mut process, None, false).unwrap();
+            let told = libcontainer::utils::parse_env(&process.env().clone().unwrap_or_default());
+            assert_eq!(told.get("HOME").map(String::as_str), Some(home), "{env}");
+            assert_eq!(steps.program.env, asked, "{env}");
+        }
+    }
+
+    #[test]
+    fn devices_are_made_in_plain_directories_of_the_root_only() {
+        use std::os::unix::fs::symlink;
+        let outside = tempfile::tempdir().unwrap();
+        let spec = |root: &Path, device: &str| -> Spec {
+            let json = serde_json::json!({"ociVersion": "1.2.0", "root": {"path": root}, "linux": {
+                "devices": [{"path": device, "type": "c", "major": 1, "minor": 3}]}});
+            serde_json::from_value(json).unwrap()
+        };
+        let root = |name: &str| {
+            let root = outside.path().join(name);
+            std::fs::create_dir_all(&root).unwrap();
+            root
+        };
+        let plain = root("plain");
+        assert_eq!(devices_have_places(&spec(&plain, "/dev/a")), Ok(()));
+        std::fs::create_dir(plain.join("dev")).unwrap();
+        for device in ["/dev/a", "/dev/b/c", "/a"] {
+            assert_eq!(devices_have_places(&spec(&plain, device)), Ok(()), "{device}");
+        }
+        symlink(outside.path(), plain.join("away")).unwrap();
+        assert!(devices_have_places(&spec(&plain, "/away/a")).is_err());
+        assert!(devices_have_places(&spec(&plain, "/dev/../../a")).is_err());
+        for (name, target) in [
+            ("absolute", outside.path()),
+            ("climbing", Path::new("../..")),
+            ("inside", Path::new("etc")),
+        ] {
+            let root = root(name);
+            symlink(target, root.join("dev")).unwrap();
+            let refusal = devices_have_places(&spec(&root, "/dev/a")).unwrap_err();
+            assert!(refusal.contains("/dev is not a plain directory"), "{refusal}");
+        }
+        let file = root("file");
+        std::fs::write(file.join("dev"), "").unwrap();
+        assert!(devices_have_places(&spec(&file, "/dev/a")).is_err());
+    }
+
+    #[test]
     fn without_a_section_no_capability_is_added() {
         let mut process = process(PLAIN);
-        let before = process.clone();
+        let before = process.capabilities().clone();
         assert!(steps(&mut process, None, false).unwrap().capabilities.is_none());
-        assert_eq!(process, before);
+        assert_eq!(process.capabilities(), &before);
     }
 
     #[test]

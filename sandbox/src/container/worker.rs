@@ -125,21 +125,26 @@ fn make(create: &Create, fds: [OwnedFd; DESCRIPTORS], prepare: Prepare) -> Resul
 
     let (resources, seccomp, score) = prepare::take_around(&mut spec);
     let wanted = hierarchy::take_mount(&mut spec);
+    let mounted = cwd::lies_in_a_mount(&spec);
     let propagations = propagation::take(&mut spec);
     let volumes = volumes::take(&mut spec)?;
     volumes.join_first(&mut spec)?;
     set_root(&mut spec, &places);
     prepare::root_is_there(&spec)?;
+    prepare::devices_have_places(&spec)?;
     prepare::joins_what_is_there(&spec)?;
     let process = spec.process_mut().as_mut().ok_or("the spec has no process")?;
     let directory = process.cwd().clone();
-    cwd::make(
-        &places.rootfs,
-        &directory,
-        volumes.map.as_ref().and_then(IdMap::root_outside),
-    );
     let uid = process.user().uid();
-    let steps = prepare::steps(process, seccomp.as_ref(), create.confined)?;
+    let mut steps = prepare::steps(process, seccomp.as_ref(), create.confined)?;
+    if mounted {
+        // The mounts are made by the library, which makes no directory in them.
+        process.set_cwd("/".into());
+        steps.program.directory = Some(directory.clone());
+    } else {
+        let owner = volumes.map.as_ref().and_then(IdMap::root_outside);
+        cwd::make(&places.rootfs, &directory, owner);
+    }
     let mut warnings = prepare::clamp_rlimits(process);
     warnings.extend(score.map(prepare::set_oom_score).transpose()?.flatten());
     write_bundle(&places, &spec)?;

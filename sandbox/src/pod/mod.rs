@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use oci_spec::runtime::Spec;
 
 pub use exec::exec_process;
-pub use harden::harden;
+pub use harden::{bounded, harden};
 pub use host::{Host, Node, Whose};
 pub use refusal::Refusal;
 pub use refuse::check;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sandglass_sandbox::container::{self, Create, Request};
 
-use super::spec::{harden, read_spec, runs_something};
+use super::spec::{harden, most_pids, read_spec, runs_something};
 use super::streams::Streams;
 use super::work::{say, work};
 use super::{Asked, Container, Shared};
@@ -36,6 +36,11 @@ impl Container {
         runs_something(process)?;
         let uid = process.user().uid();
         let own_pids = container::has_own_pid_namespace(&spec);
+        let most_pids = if confined {
+            Some(most_pids(&spec, &asked.options)?)
+        } else {
+            None
+        };
         if asked.stdio.terminal != process.terminal().unwrap_or(false) {
             return Err(invalid(
                 "the request and config.json do not agree on whether the process has a terminal",
@@ -49,7 +54,7 @@ impl Container {
             _ => failed("writing the spec", error),
         })?;
         drop(spec);
-        let made = Self::make(shared, &asked, confined, own_pids, uid).await;
+        let made = Self::make(shared, &asked, most_pids, own_pids, uid).await;
         if made.is_err() {
             super::delete::remove(asked.bundle).await;
         }
@@ -59,10 +64,11 @@ impl Container {
     async fn make(
         shared: Arc<Shared>,
         asked: &Asked,
-        confined: bool,
+        most_pids: Option<u32>,
         own_pids: bool,
         uid: u32,
     ) -> Result<Arc<Self>> {
+        let confined = most_pids.is_some();
         let streams = Streams::open(&asked.stdio, &asked.bundle, "console.sock", uid)?;
         let (status, theirs) = container::status_pipe().map_err(|error| failed("making a pipe", error))?;
         let mut rootfs = asked.rootfs.clone();
@@ -105,6 +111,8 @@ impl Container {
             paused: AtomicBool::new(false),
             execs: Mutex::default(),
             confined,
+            most_pids,
+            updating: tokio::sync::Mutex::default(),
             own_pids,
             oom_kills: AtomicU64::new(record.cgroup.oom_kills().unwrap_or(0)),
             cgroup: record.cgroup,

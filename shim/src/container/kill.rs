@@ -27,8 +27,10 @@ impl Container {
                 .signal(signal)
                 .map_err(|error| crate::process::not_sent(signal, error))?;
         }
-        if signal == 9 && self.paused.load(Ordering::SeqCst) {
-            // On v1 a frozen process does not even die.
+        // On v1 a frozen process does not even die. An exec that is killed is not the end of the pause, though: it goes
+        // with the others.
+        let ends_all = all || exec.is_empty();
+        if signal == 9 && ends_all && self.paused.load(Ordering::SeqCst) {
             self.freeze(false).await?;
         }
         Ok(())

@@ -8,6 +8,7 @@ mod kill;
 mod spec;
 mod start;
 mod streams;
+mod update;
 mod work;
 
 use std::collections::HashMap;
@@ -73,6 +74,10 @@ pub struct Container {
     shared: Arc<Shared>,
     execs: Mutex<HashMap<String, Arc<Process>>>,
     confined: bool,
+    /// The most processes that an update may allow: only in a sandbox.
+    most_pids: Option<u32>,
+    /// Held by an update.
+    updating: tokio::sync::Mutex<()>,
     own_pids: bool,
     cgroup: PodCgroup,
     /// PID 1 says here why it cannot begin.

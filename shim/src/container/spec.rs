@@ -50,3 +50,14 @@ pub(super) fn harden(spec: Spec, options: &Options, bundle: &Path) -> Result<Spe
     };
     pod::harden(spec, &policy, &node).map_err(|refusal| invalid(refusal.to_string()))
 }
+
+/// The most processes that an update of a hardened container may allow: as many as its own spec does, or the node where
+/// that is more.
+pub(super) fn most_pids(spec: &Spec, options: &Options) -> Result<u32> {
+    let policy = options.policy().map_err(|error| invalid(error.to_string()))?;
+    let resources = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
+    let own = resources.and_then(|resources| resources.pids().map(|pids| pids.limit()));
+    // More than a kernel has ids for is as many as it has.
+    let own = own.map_or(0, |limit| u32::try_from(limit.max(0)).unwrap_or(u32::MAX));
+    Ok(policy.pids.max(own))
+}

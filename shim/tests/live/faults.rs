@@ -5,10 +5,11 @@ use std::time::Duration;
 use containerd_shim::protos::api::DeleteResponse;
 use containerd_shim::protos::protobuf::Message;
 use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
 use time::OffsetDateTime;
 
 use crate::common::bundle::Exec;
-use crate::common::{Bench, Bundle, Code, Outcome, Shim, contains, equal, holds, host, until};
+use crate::common::{Bench, Bundle, Code, Outcome, Refused, Shim, contains, equal, holds, host, until};
 use crate::requests::refusal;
 use crate::trial;
 
@@ -34,6 +35,10 @@ pub fn trials() -> Vec<Trial> {
         trial(
             "a_container_that_was_killed_before_its_start_is_told_as_that",
             killed_before_start,
+        ),
+        trial(
+            "a_shim_that_is_asked_to_end_during_its_only_create_ends_after_it",
+            shut_down_during_create,
         ),
         trial(
             "a_limit_that_is_too_low_to_start_is_an_error_and_leaves_nothing",
@@ -276,6 +281,97 @@ async fn killed_before_start(bench: &mut Bench) -> Outcome {
         "stopped",
     )?;
     equal(shim.end(&bundle.id, "").await?, 137, "status")?;
+    bench.nothing_of(&bundle)
+}
+
+/// A create whose worker is made to stand still, with a delete that found nothing yet. What comes of `then`, which has
+/// to let the worker go, and of the create.
+async fn slow_create<T>(
+    shim: &Shim,
+    bundle: &Bundle,
+    then: impl AsyncFn(u32) -> Outcome<T>,
+) -> Outcome<(Result<u32, Refused>, T)> {
+    for _ in 0..20 {
+        let (answer, done) = tokio::join!(shim.create(bundle), async {
+            let Some(worker) = stop_worker(shim.pid).await else {
+                return Ok(None);
+            };
+            match shim.delete(&bundle.id, "").await {
+                Err(refused) if refused.code == Code::NOT_FOUND => then(worker).await.map(Some),
+                // It was done already, and what stands still is the container.
+                _ => signal(worker, Signal::SIGCONT).map(|()| None),
+            }
+        });
+        if let Some(done) = done? {
+            return Ok((answer, done));
+        }
+        answer?;
+        shim.kill_and_delete(&bundle.id).await?;
+    }
+    Err("no worker could be stopped in time".into())
+}
+
+/// Waits for a worker, and has it stand still.
+async fn stop_worker(shim: u32) -> Option<u32> {
+    let deadline = std::time::Instant::now() + Duration::from_secs(2);
+    while std::time::Instant::now() < deadline {
+        if let Some(worker) = workers(shim).into_iter().min() {
+            signal(worker, Signal::SIGSTOP).ok()?;
+            let stopped = until("a stop", || host::status(worker, "State").starts_with('T'));
+            return stopped.await.ok().map(|()| worker);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+fn signal(pid: u32, signal: Signal) -> Outcome {
+    Ok(nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid.cast_signed()),
+        signal,
+    )?)
+}
+
+/// As containerd does whose client has given up a slow create: a delete, and one request to end.
+async fn shut_down_during_create(bench: &mut Bench) -> Outcome {
+    for (name, other, last) in [
+        ("works", "late-a", Signal::SIGCONT),
+        ("fails", "late-b", Signal::SIGKILL),
+    ] {
+        let bundle = bench.bundle(name, &["sleep", "60"])?;
+        let other = bench.bundle(other, &["true"])?;
+        let shim = bench.shim(&bundle).await?;
+        let (answer, seen) = slow_create(&shim, &bundle, async |worker| {
+            shim.ask_to_shut_down(false).await?;
+            // It does not end before: whoever made something would be gone.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            equal(shim.pids_of("").await?.0, shim.pid, "the shim")?;
+            refusal(
+                shim.create(&other).await,
+                Code::FAILED_PRECONDITION,
+                "asked this shim to end",
+            )?;
+            signal(worker, last)?;
+            Ok(bench.events.words(&bundle.id).len())
+        })
+        .await?;
+        holds(answer.is_err(), || format!("it was made: {answer:?}"))?;
+        shim.gone().await?;
+        holds(!shim.socket().exists(), || "the socket is left".into())?;
+        bench.nothing_of(&bundle)?;
+        let words = bench.events.words(&bundle.id).split_off(seen);
+        // A worker may have been killed when it had made everything.
+        let whole = words == ["create", "exit", "delete"];
+        let none = last == Signal::SIGKILL && words.is_empty();
+        holds(whole || none, || format!("events: {words:?}"))?;
+    }
+    // The create works between the two.
+    let bundle = bench.bundle("between", &["sleep", "60"])?;
+    let shim = bench.shim(&bundle).await?;
+    let (answer, ()) = slow_create(&shim, &bundle, async |worker| signal(worker, Signal::SIGCONT)).await?;
+    answer?;
+    shim.ask_to_shut_down(false).await?;
+    shim.gone().await?;
     bench.nothing_of(&bundle)
 }
 

@@ -157,7 +157,7 @@ async fn options(bench: &mut Bench) -> Outcome {
         ("hardening = 1", "options"),
         ("hardening = \"none\"", "sandbox"),
         ("hardning = \"spec\"", "known keys"),
-        ("pids = 0", "1 or more"),
+        ("pids = 0", "1 to 4194304"),
         ("\u{1}", "options"),
     ]
     .into_iter()

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use containerd_shim::protos::api::Status;
 use containerd_shim::protos::cgroups::metrics::Metrics as V1;
 use containerd_shim::protos::cgroups_v2::metrics::Metrics as V2;
 use containerd_shim::protos::protobuf::Message;
 use libtest_mimic::Trial;
 use serde_json::json;
 
+use crate::common::bundle::Exec;
 use crate::common::{Bench, Outcome, contains, equal, holds, host, until};
 use crate::trial;
 
@@ -15,6 +17,8 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("a_paused_container_does_nothing_until_it_is_resumed", pause),
         trial("a_paused_container_can_be_killed", kill_paused),
+        trial("an_exec_that_is_killed_ends_no_pause", kill_paused_exec),
+        trial("an_update_lifts_none_of_the_limits_of_a_sandbox", update_bounded),
         trial("limits_are_set_at_create_and_by_update", update),
         trial("stats_count_cpu_memory_and_processes", stats),
         trial(
@@ -74,6 +78,86 @@ async fn kill_paused(bench: &mut Bench) -> Outcome {
         bench.nothing_of(&bundle)?;
     }
     Ok(())
+}
+
+async fn kill_paused_exec(bench: &mut Bench) -> Outcome {
+    let bundle = bench.script("a", "sleep 60")?;
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    let exec = Exec::new(bench, &bundle, "e", &["sleep", "60"])?;
+    shim.exec(&bundle.id, &exec).await?;
+    shim.pause(&bundle.id).await?;
+    shim.kill(&bundle.id, "e", 9, false).await?;
+    equal(
+        shim.state(&bundle.id, "").await?.status.enum_value(),
+        Ok(Status::PAUSED),
+        "status",
+    )?;
+    let state = control(&bundle.cgroup(), "freezer", ("freezer.state", "cgroup.freeze"))?;
+    holds(["FROZEN", "1"].contains(&state.as_str()), || state.clone())?;
+    shim.resume(&bundle.id).await?;
+    equal(shim.end(&bundle.id, "e").await?, 137, "status of the exec")?;
+    equal(
+        shim.state(&bundle.id, "").await?.status.enum_value(),
+        Ok(Status::RUNNING),
+        "status after resume",
+    )?;
+    shim.kill_and_delete(&bundle.id).await
+}
+
+async fn update_bounded(bench: &mut Bench) -> Outcome {
+    let edit = |spec: &mut serde_json::Value| {
+        spec["linux"]["resources"]["memory"] = json!({"limit": 64 << 20});
+        spec["linux"]["resources"]["pids"] = json!({"limit": 20});
+    };
+    let bundle = bench.script("a", "sleep 60")?.edited(edit);
+    let shim = bench.shim(&bundle).await?;
+    shim.run(&bundle).await?;
+    let path = bundle.cgroup();
+    let pids = |path: &str| control(path, "pids", ("pids.max", "pids.max"));
+    // Absent where the kernel does not account swap.
+    let swap = || {
+        let v1 = host::cgroup("memory", &path).join("memory.memsw.limit_in_bytes");
+        if host::is_v1() && !v1.exists() {
+            return Ok("none".to_owned());
+        }
+        control(
+            &path,
+            "memory",
+            ("memory.memsw.limit_in_bytes", "memory.swap.max"),
+        )
+    };
+    let oom = || control(&path, "memory", ("memory.oom_control", "memory.oom.group"));
+    let (swap_before, oom_before) = (swap()?, oom()?);
+    // What names no limit of processes leaves it.
+    shim.update(&bundle.id, r#"{"cpu": {"quota": 20000, "period": 100000}}"#)
+        .await?;
+    equal(pids(&path)?.as_str(), "20", "processes")?;
+    let lifting = json!({
+        "pids": {"limit": -1},
+        "memory": {"limit": 64 << 20, "swap": -1, "disableOOMKiller": true},
+        "devices": [{"allow": true, "type": "b", "access": "rwm"}],
+        "unified": {"memory.swap.max": "max", "pids.max": "max"},
+    });
+    shim.update(&bundle.id, &lifting.to_string()).await?;
+    shim.update(&bundle.id, r#"{"memory": {"swap": -1}}"#).await?;
+    let most: Option<u64> = pids(&path)?.parse().ok();
+    holds(most.is_some_and(|most| most > 0), || {
+        format!("processes: {most:?}")
+    })?;
+    equal(swap()?, swap_before, "swap")?;
+    equal(oom()?, oom_before, "the OOM killer")?;
+    if host::is_v1() {
+        let allowed = control(&path, "devices", ("devices.list", ""))?;
+        holds(!allowed.contains("b *:* rwm"), || allowed.clone())?;
+    }
+    shim.kill_and_delete(&bundle.id).await?;
+    // By the pod's own spec, the update is what it says.
+    let exact = bench.script("exact", "sleep 60")?.by_spec().edited(edit);
+    shim.run(&exact).await?;
+    shim.update(&exact.id, r#"{"pids": {"limit": -1}}"#).await?;
+    equal(pids(&exact.cgroup())?.as_str(), "max", "processes by the spec")?;
+    shim.kill_and_delete(&exact.id).await
 }
 
 async fn update(bench: &mut Bench) -> Outcome {

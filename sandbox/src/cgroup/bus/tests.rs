@@ -70,6 +70,11 @@ fn refusal(name: &str, sentence: &str) -> Vec<u8> {
     reply(ERROR, &fields, &body)
 }
 
+fn within(socket: UnixStream, time: Duration) -> Stream {
+    let until = Instant::now() + time;
+    Stream { socket, until }
+}
+
 /// Somebody at the other end, who takes one caller and one call, and what was answered to it.
 fn against(greeting: &'static str, replies: Vec<u8>) -> Result<Answer> {
     let (ours, mut theirs) = UnixStream::pair()?;
@@ -83,8 +88,8 @@ fn against(greeting: &'static str, replies: Vec<u8>) -> Result<Answer> {
         theirs.read_to_end(&mut all)?;
         Ok(all)
     });
-    let answer =
-        Connection::over(ours, false).and_then(|mut connection| connection.ask("StopUnit", &STOPPED));
+    let answer = Connection::over(within(ours, ANSWERS_WITHIN), false)
+        .and_then(|mut connection| connection.ask("StopUnit", &STOPPED));
     let heard = other.join().map_err(|_| Error::other("it panicked"))??;
     if answer.is_ok() {
         let uid = nix::unistd::geteuid().to_string();
@@ -99,7 +104,7 @@ fn against(greeting: &'static str, replies: Vec<u8>) -> Result<Answer> {
 #[test]
 fn no_call_can_come_together_with_the_end_of_the_login() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let caller = std::thread::spawn(move || Connection::over(ours, false));
+    let caller = std::thread::spawn(move || Connection::over(within(ours, ANSWERS_WITHIN), false));
     let mut login = [0; 64];
     let length = theirs.read(&mut login).unwrap();
     assert!(login[..length].ends_with(b"\r\nBEGIN\r\n"));
@@ -136,4 +141,58 @@ fn nonsense_and_silence_are_errors() {
     let mut foreign = reply(METHOD_RETURN, &[], b"");
     foreign[0] = b'B';
     assert!(against("OK 0123\r\n", foreign).is_err());
+}
+
+/// What a thread makes of it, or none if that takes much longer than it may.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Option<Result<T>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(work()));
+    told.recv_timeout(Duration::from_secs(5)).ok()
+}
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_systemd_that_takes_no_connection_is_not_waited_for_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket").to_str().unwrap().to_owned();
+    let listener = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    rustix::net::bind(&listener, &SocketAddrUnix::new(path.as_str()).unwrap()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let mut taken = Vec::new();
+    let last = loop {
+        let path = path.clone();
+        match in_time(move || Stream::connect(&path, Instant::now() + SHORT)) {
+            Some(Ok(stream)) => taken.push(stream),
+            other => break other,
+        }
+        assert!(taken.len() < 10, "the queue has no end");
+    };
+    assert!(!taken.is_empty());
+    let error = last.expect("it hangs").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_systemd_that_always_says_something_else_is_not_listened_to_for_ever() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let other = std::thread::spawn(move || -> Result<()> {
+        theirs.write_all(b"OK 0123\r\n")?;
+        // Each comes well before one read would be given up.
+        loop {
+            theirs.write_all(&reply(4, &[], b"a signal"))?;
+            std::thread::sleep(SHORT / 10);
+        }
+    });
+    let asked = in_time(move || Connection::over(within(ours, SHORT), false)?.ask("StopUnit", &STOPPED));
+    let error = asked.expect("it listens on").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    // Its next word finds nobody.
+    assert!(other.join().unwrap().is_err());
 }

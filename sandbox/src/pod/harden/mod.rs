@@ -6,6 +6,8 @@ mod resources;
 use oci_spec::OciSpecError;
 use oci_spec::runtime::{Linux, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process, Spec};
 
+pub use resources::bounded;
+
 use super::refuse::parts;
 use super::{Host, Policy, Refusal, Role, check};
 use crate::table;

@@ -9,10 +9,10 @@ use crate::pod::Policy;
 const UNDOING: [&str; 2] = ["memory.swap.max", "pids.max"];
 
 /// The resources with a limit of processes, no swap, no sleeping instead of dying, and every device denied first.
-pub(super) fn bounded(
-    mut resources: LinuxResources,
-    policy: &Policy,
-) -> Result<LinuxResources, OciSpecError> {
+///
+/// # Errors
+/// The library's, of a value that it cannot build.
+pub fn bounded(mut resources: LinuxResources, policy: &Policy) -> Result<LinuxResources, OciSpecError> {
     let pids = match resources.pids() {
         Some(pids) if pids.limit() > 0 => *pids,
         _ => pids(policy)?,

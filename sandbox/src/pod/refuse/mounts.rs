@@ -170,7 +170,7 @@ fn bind(
             "name the source without \".\", \"..\" and doubled slashes",
         ));
     };
-    let remedy = "use a volume that kubelet makes (emptyDir, configMap, secret, projected, downwardAPI, csi)";
+    let remedy = "use a volume that kubelet makes (emptyDir, configMap, secret, projected, downwardAPI, csi), name the directories of a containerd or kubelet that has others in the handler's containerd_dirs and kubelet_dir";
     if role == Role::Plain {
         return Err(Refusal::new(
             field,

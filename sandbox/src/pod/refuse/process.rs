@@ -90,7 +90,7 @@ fn identity(process: &Process, role: Role) -> Result<(), Refusal> {
         return Err(Refusal::new(
             "process.user.uid",
             "is 0, and nothing of a pod runs as root in a sandbox",
-            "set runAsUser to another uid, 65534 for one",
+            "set runAsUser (of an exec, its user) to another uid, 65534 for one",
         ));
     }
     let ids = [
