@@ -205,7 +205,7 @@ fn tests_in(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let (mut marked, mut trial) = (false, false);
     for line in source.lines().map(str::trim) {
-        if line == "#[test]" {
+        if matches!(line, "#[test]" | "#[tokio::test]") {
             marked = true;
         } else if let Some(rest) = line
             .strip_prefix("fn ")
