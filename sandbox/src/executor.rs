@@ -12,7 +12,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use caps::{CapSet, CapsHashSet};
 use libcontainer::oci_spec::runtime::Spec;
@@ -35,8 +35,6 @@ pub(crate) struct Program {
     pub env: Vec<String>,
     /// The working directory, where that is not the container library's to enter: it may have to be made first.
     pub directory: Option<PathBuf>,
-    /// HOME of the uid, for an environment that has none.
-    home: Arc<OnceLock<String>>,
 }
 
 impl Program {
@@ -45,7 +43,6 @@ impl Program {
             args,
             env,
             directory: None,
-            home: Arc::default(),
         }
     }
 
@@ -112,22 +109,12 @@ impl Program {
             .ok_or_else(|| format!("exec: \"{name}\": executable file not found in $PATH"))
     }
 
-    /// Looks for the user's home in the container's own `/etc/passwd`, in the container.
-    fn find_home(&self) {
-        if self.variable("HOME").is_none() {
-            let uid = rustix::process::geteuid().as_raw();
-            let _ = self
-                .home
-                .set(passwd::home_of(uid, passwd::read("/etc/passwd".as_ref())));
-        }
-    }
-
-    fn environment(&self) -> Result<Vec<CString>, String> {
+    /// What `execve` gets; with the HOME of the user, for an environment that has none.
+    fn environment(&self, home_of_the_user: impl FnOnce() -> String) -> Result<Vec<CString>, String> {
         let home = self
-            .home
-            .get()
-            .filter(|_| self.variable("HOME").is_none())
-            .map(|home| format!("HOME={home}"));
+            .variable("HOME")
+            .is_none()
+            .then(|| format!("HOME={}", home_of_the_user()));
         let all = self.env.iter().cloned().chain(home);
         all.map(CString::new)
             .collect::<Result<_, _>>()
@@ -193,7 +180,10 @@ impl Confinement {
             .map(|arg| CString::new(arg.as_str()))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| "process.args holds a NUL byte".to_owned())?;
-        let env = self.program.environment()?;
+        let env = self.program.environment(|| {
+            let uid = rustix::process::geteuid().as_raw();
+            passwd::home_of(uid, passwd::read("/etc/passwd".as_ref()))
+        })?;
         sys::cloexec_from_three().map_err(|error| format!("closing descriptors: {error}"))?;
         self.filters
             .install()
@@ -241,10 +231,8 @@ impl Executor for Confinement {
             .map_err(ExecutorValidationError::ArgValidationError)
     }
 
-    fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
+    fn setup_envs(&self, _: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
         // The program gets its environment from `execve`, not from this process.
-        let _ = envs;
-        self.program.find_home();
         Ok(())
     }
 
@@ -295,10 +283,12 @@ mod tests {
     #[test]
     fn home_is_added_only_where_there_is_none() {
         let with = program(&["x"], &["HOME=/a"]);
-        with.home.set("/b".into()).unwrap();
-        assert_eq!(with.environment().unwrap(), [CString::new("HOME=/a").unwrap()]);
+        let home = || "/b".to_owned();
+        assert_eq!(
+            with.environment(home).unwrap(),
+            [CString::new("HOME=/a").unwrap()]
+        );
         let without = program(&["x"], &["HOMER=/a"]);
-        without.home.set("/b".into()).unwrap();
-        assert_eq!(without.environment().unwrap().len(), 2);
+        assert_eq!(without.environment(home).unwrap().len(), 2);
     }
 }

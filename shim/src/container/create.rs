@@ -36,11 +36,7 @@ impl Container {
         runs_something(process)?;
         let uid = process.user().uid();
         let own_pids = container::has_own_pid_namespace(&spec);
-        let most_pids = if confined {
-            Some(most_pids(&spec, &asked.options)?)
-        } else {
-            None
-        };
+        let most_pids = confined.then(|| most_pids(&spec, &asked.options)).transpose()?;
         if asked.stdio.terminal != process.terminal().unwrap_or(false) {
             return Err(invalid(
                 "the request and config.json do not agree on whether the process has a terminal",
@@ -110,7 +106,6 @@ impl Container {
             init,
             paused: AtomicBool::new(false),
             execs: Mutex::default(),
-            confined,
             most_pids,
             updating: tokio::sync::Mutex::default(),
             own_pids,

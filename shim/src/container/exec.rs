@@ -35,7 +35,7 @@ impl Container {
             .map_err(|error| invalid(format!("the exec's process: {error}")))?;
         asked.set_terminal(Some(stdio.terminal));
         runs_something(&asked)?;
-        if self.confined {
+        if self.confined() {
             let spec =
                 container::read_spec(&self.bundle).map_err(|error| failed("reading the spec", error))?;
             asked = pod::exec_process(&spec, asked).map_err(|refusal| invalid(refusal.to_string()))?;
@@ -92,7 +92,7 @@ impl Container {
         let request = Request::Exec(Exec {
             id: self.id.clone(),
             bundle: self.bundle.clone(),
-            confined: self.confined,
+            confined: self.confined(),
             process: self.exec_file(id),
             console: streams.console_path(),
         });

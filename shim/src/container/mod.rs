@@ -73,8 +73,7 @@ pub struct Container {
     pub paused: AtomicBool,
     shared: Arc<Shared>,
     execs: Mutex<HashMap<String, Arc<Process>>>,
-    confined: bool,
-    /// The most processes that an update may allow: only in a sandbox.
+    /// The most processes that an update may allow, in a sandbox; none is no sandbox.
     most_pids: Option<u32>,
     /// Held by an update.
     updating: tokio::sync::Mutex<()>,
@@ -88,6 +87,11 @@ pub struct Container {
 }
 
 impl Container {
+    /// True for a sandbox.
+    fn confined(&self) -> bool {
+        self.most_pids.is_some()
+    }
+
     /// Its control groups.
     pub fn cgroup(&self) -> &PodCgroup {
         &self.cgroup

@@ -62,7 +62,7 @@ impl Container {
             return Ok(());
         };
         receipt::log(&self.id, &process.id, &observed);
-        match receipt::lacks(&observed).filter(|_| self.confined) {
+        match receipt::lacks(&observed).filter(|_| self.confined()) {
             None => Ok(()),
             Some(sentence) => {
                 let _ = process.signal(9);
